@@ -248,7 +248,7 @@ def test_the_largest_exponent_works():
         (lambda: monomial_network([1, 2], [(1, 2)]), "a column for each of the 1 intervals"),
         (lambda: monomial_network([1], [1, 2]), "one pair .low, high."),
         (lambda: polynomial_network([1, 2], [[1]], [(1, 2)]), "each of the 2 coefficients"),
-        (lambda: monomial_network([40] * 3, [(-1, 1)] * 3), "more than 10000 terms"),
+        (lambda: monomial_network([40] * 3, [(-1, 1)] * 3), "10000"),
     ],
 )
 def test_what_cannot_be_represented_is_refused(make, message):
@@ -400,8 +400,8 @@ def test_the_hard_function_is_lipschitz_and_alternates(lipschitz, epsilon):
         ((lambda x: x[:-1], 1.0, 0.1), "finite number for each of the 6 points"),
         ((lambda x: x / 0 * 0 if False else x * np.nan, 1.0, 0.1), "6 that are not finite"),
         ((lambda x: 1e12 + x, 1.0, 0.1001 / 2), "rounding|float64"),
-        ((np.sin, 1.0, 0.1, "relu", {"norm_size": 4}), "norm_size=4 is for pln and pls"),
-        ((np.sin, 1.0, 0.1, "pln", {"norm_size": 1}), "norm_size must be at least 2 for PLN"),
+        ((np.sin, 1.0, 0.1, "relu", {"norm_size": 4}), "norm_size=4"),
+        ((np.sin, 1.0, 0.1, "pln", {"norm_size": 1}), r"norm_size.*2.*PLN"),
     ],
 )
 def test_wrong_arguments(arguments, message):

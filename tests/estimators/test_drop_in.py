@@ -285,9 +285,7 @@ def test_divergence_raises_an_error(n_members):
     settings |= {"n_members": n_members, "clip_predictions": False}
     model = MLPRegressor(**paper_recipe("regression", **QUICK, **settings)).fit(X, y)
     model.set_params(learning_rate_init=1e20)
-    with pytest.raises(
-        ValueError, match=r"non-finite parameter weights.*learning_rate_init=1e\+20"
-    ):
+    with pytest.raises(ValueError, match=r"learning_rate_init=1e\+20"):
         model.fit(X, y)
     with pytest.raises(NotFittedError):  # rather than old weights beside a new encoder
         model.predict(X)
@@ -308,7 +306,7 @@ def test_a_refit_forgets_what_came_before():
 
 def test_a_batch_larger_than_the_data_warns():
     X, y = DIABETES
-    with pytest.warns(UserWarning, match="larger than the 442 rows to train on. It is going to be"):
+    with pytest.warns(UserWarning, match="442"):
         MLPRegressor(**QUICK, batch_size=1000, early_stopping=False).fit(X, y)
 
 

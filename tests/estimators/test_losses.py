@@ -97,7 +97,7 @@ def test_the_median_is_the_median_where_quantiles_cross(make):
 
 
 def test_quantiles_that_were_not_learned_are_refused(quantile_model):
-    with pytest.raises(ValueError, match=r"0\.25.*were not learned, only \[0\.1, 0\.5, 0\.9\]"):
+    with pytest.raises(ValueError, match=r"0\.25.*\[0\.1, 0\.5, 0\.9\]"):
         quantile_model.predict(X, quantiles=[0.1, 0.25])
     for wrong in ([0.0], [1.0], [-1], [[0.1], [0.5]]):
         with pytest.raises(ValueError, match=r"quantiles must lie in \(0, 1\)"):
@@ -165,7 +165,7 @@ def test_poisson_predicts_positive_rates(scale_target):
 
 
 def test_poisson_refuses_negative_targets_and_takes_zeros():
-    with pytest.raises(ValueError, match=r"loss 'poisson': it needs y >= 0, got -3"):
+    with pytest.raises(ValueError, match=r"'poisson'.*0.*-3"):
         MLPRegressor("poisson").fit(X[:5], [1, 2, 3, -3, 0])
     model = MLPRegressor("poisson", **{**SMALL, "max_iter": 2}).fit(X[:30], np.zeros(30))
     assert np.isfinite(model.predict(X)).all()
@@ -212,6 +212,6 @@ def test_set_params_waits_for_next_fit():
         model.set_params(**other)
         assert_allclose(model.predict(X), before[0])
         assert_allclose(model.predict(X, quantiles=[0.1, 0.9]), before[1])
-    with pytest.raises(ValueError, match=r"loss='poisson'.*was made with loss='quantile'"):
+    with pytest.raises(ValueError, match=r"loss='poisson'.*loss='quantile'"):
         model.partial_fit(X[:50], np.abs(Y[:50]))
     assert (model.fit(X[:50], np.abs(Y[:50])).predict(X) > 0).all()

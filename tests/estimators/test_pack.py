@@ -400,7 +400,7 @@ def test_an_interrupt_between_threads_keeps_what_is_trained(monkeypatch, small_s
 def test_members_that_diverge_have_no_part():
     wild = {**SMALL, "solver": "sgd", "learning_rate": "constant", "learning_rate_init": 1e30}
     pack = PackRegressor(**QUICK | {"member_params": wild})
-    with pytest.raises(ValueError, match=r"All members of the pack diverged.*max_grad_norm"):
+    with pytest.raises(ValueError, match="max_grad_norm"):
         pack.fit(TABLE, TARGET)
 
 
@@ -568,7 +568,7 @@ def test_a_fit_again_forgets_the_first(tmp_path):
     with pytest.raises(ValueError, match="not fitted"):
         pack.predict(ARRAY)
     folds = PackRegressor(**QUICK, cv=KFold(2)).fit(ARRAY, TARGET)
-    with pytest.raises(ValueError, match=r"cv=KFold.* cannot be saved; set_params\(cv=None\)"):
+    with pytest.raises(ValueError, match=r"cv=KFold.*set_params.*cv=None\)"):
         folds.save(tmp_path / "pack")
     folds.set_params(cv=None).save(tmp_path / "pack")
     assert (load(tmp_path / "pack").predict(ARRAY) == folds.predict(ARRAY)).all()

@@ -177,7 +177,7 @@ def test_warm_start_refuses_other_classes_features_and_members():
             model.fit(X, labels)
     with pytest.raises(ValueError, match="classes"):
         model.fit(X, y + 1)
-    with pytest.raises(ValueError, match="X has 3 features, but MLPClassifier is expecting 4"):
+    with pytest.raises(ValueError, match=r"3.*MLPClassifier.*4"):
         model.fit(X[:, :3], y)
     with pytest.raises(ValueError, match=r"n_members=2.*set warm_start=False"):
         model.set_params(n_members=2).fit(X, y)

@@ -125,7 +125,7 @@ def test_goes_on_where_it_stood():
     twice = MLPRegressor(**common, max_iter=2).fit(X, Y).fit(X, Y)
     assert twice._states[0]["inputs.scale"].shape == (1, 12)
     twice.numeric_embedding = "none"
-    with pytest.raises(ValueError, match="numeric_embedding='none', but the fitted network"):
+    with pytest.raises(ValueError, match="numeric_embedding='none'"):
         twice.fit(X, Y)
 
 
@@ -204,9 +204,7 @@ def test_clipped_predictions_stay_in_the_range_seen(tmp_path):
 
 
 def test_unusable_scorer_is_refused_before_training(capsys):
-    with pytest.raises(
-        ValueError, match="early_stopping_scoring='precision' cannot score the rows"
-    ):
+    with pytest.raises(ValueError, match="early_stopping_scoring='precision'"):
         MLPClassifier(
             **SMALL, early_stopping=True, early_stopping_scoring="precision", verbose=True
         ).fit(X, LABELS)

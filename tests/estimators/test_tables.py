@@ -132,7 +132,7 @@ def test_categories_of_another_type_at_predict(model):
         assert_array_equal(model.predict(table), expected)
     with pytest.warns(UserWarning, match="hardly a row of column 'code' .* it has [123]0, "):
         model.predict(rows.assign(code=10 * rows["code"].astype(int)))
-    with pytest.raises(ValueError, match="column 'code' has values such as '2024-01-01 00:00:00'"):
+    with pytest.raises(ValueError, match=r"'code'.*'2024-01-01 00:00:00'"):
         model.predict(rows.assign(code=pd.Timestamp("2024-01-01")))
 
 
@@ -141,7 +141,7 @@ def test_categories_of_another_type_at_predict(model):
 
 def test_the_validation_set_shapes_no_encoding():
     train, val = FRAME[:150], FRAME[150:].assign(age=1e6, city="Atlantis")
-    with pytest.warns(UserWarning, match="hardly a row of column 'city' .* it has 'Atlantis'"):
+    with pytest.warns(UserWarning, match=r"'city'.*'Atlantis'"):
         with_val = MLPRegressor(**QUICK, dropout=0.0).fit(
             train, TARGET[:150], X_val=val, y_val=TARGET[150:]
         )
@@ -179,7 +179,7 @@ def test_tensors_that_numpy_does_not_hold():
     assert_array_equal(model.predict_proba(plain), model.predict_proba(rows))
     short = rows.detach().bfloat16()
     assert_array_equal(model.predict(short), model.predict(short.float().numpy()))
-    with pytest.raises(TypeError, match=r"X is a sparse tensor of torch .*pass X.to_dense\(\)"):
+    with pytest.raises(TypeError, match="to_dense"):
         MLPClassifier(**QUICK).fit(rows.detach().to_sparse(), Y)
 
 
@@ -195,9 +195,9 @@ def test_weights_and_validation_rows_of_other_libraries():
 def test_an_array_elsewhere_is_refused():
     xp = pytest.importorskip("array_api_strict", reason="is not installed")
     rows, y = (xp.asarray(each, device=xp.Device("device1")) for each in (X, Y))
-    with pytest.raises(TypeError, match=r"X is an array of array_api_strict .*move it to the CPU"):
+    with pytest.raises(TypeError, match=r"array_api_strict.*CPU"):
         MLPClassifier(**QUICK).fit(rows, Y)
-    with pytest.raises(TypeError, match="y is an array of array_api_strict"):
+    with pytest.raises(TypeError, match="array_api_strict"):
         MLPClassifier(**QUICK).fit(X, y)
 
 

@@ -67,7 +67,7 @@ def test_conditions_on_other_columns_are_met(model):
 
 def test_rows_that_are_not_found_are_told(model):
     ask = {"balance": "kind", "conditions": {"level": (1.5, 1.5000001)}, "max_tries": 1}
-    with pytest.raises(ShortfallError, match=r"met the conditions \['level', 'kind'\]") as error:
+    with pytest.raises(ShortfallError, match=r"\['level', 'kind'\]") as error:
         model.sample(400, **ask, random_state=0)
     assert len(error.value.rows) < 400
     with pytest.warns(UserWarning, match="only"):
@@ -173,7 +173,7 @@ def test_unseen_seed_numbers_condition_by_the_nearest():
     table = pd.DataFrame({"x": x, "side": np.where(x > 0, "right", "left")})
     model = TabFlow(epochs=15, hidden_layer_sizes=(32,), random_state=0).fit(table)
     seeds = pd.DataFrame({"x": [-300, 300] * 50})
-    with pytest.warns(UserWarning, match=r"such as -300 in 'x' \(rows with such values: 100\)"):
+    with pytest.warns(UserWarning, match=r"-300.*'x'.*100"):
         rows = model.sample(seed_data=seeds, random_state=0)
     assert rows["x"].tolist() == seeds["x"].tolist()
     assert (rows["side"] == np.where(seeds["x"] > 0, "right", "left")).mean() > 0.9
@@ -184,7 +184,7 @@ def test_unseen_seed_numbers_condition_by_the_nearest():
 def test_seed_data_may_widen_the_array_dtype():
     X = np.random.default_rng(0).integers(0, 9, size=(N, 2)).astype("int8")
     model = TVAE(epochs=1, compress_dims=(4,), decompress_dims=(4,), random_state=0).fit(X)
-    with pytest.warns(UserWarning, match="such as 1000 in 1"):
+    with pytest.warns(UserWarning, match=r"1000.*1"):
         rows = model.sample(seed_data=pd.DataFrame({1: [1000, 3]}), random_state=0)
     assert rows[:, 1].tolist() == [1000, 3]
     assert isinstance(rows, np.ndarray)

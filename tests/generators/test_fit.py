@@ -182,24 +182,24 @@ def test_sample_from_keeps_order_and_index(fitted):
     [
         ({"knd": "a"}, "knd"),
         ({"kind": "zebra"}, "zebra"),
-        ({"amount": 1e9}, "'amount' is never 1000000000.0: its values lie in"),
+        ({"amount": 1e9}, r"'amount'.*1000000000.0"),
         ({"amount": (5, 1)}, "empty"),
         ({"amount": (1, 2, 3)}, "range"),
         ({"kind": ("a", "b")}, "discrete"),
         ({"kind": []}, "no values"),
-        ({"count": (1000, None)}, r"no value of 'count' lies in .*\(1000, None\).*0 to 48"),
-        ({"count": (None, -1)}, "no value of 'count' lies in"),
-        ({"count": ("1", "5")}, "'1' cannot be an end of .*'count', which has values like 0"),
+        ({"count": (1000, None)}, r"'count'.*1000.*0.*48"),
+        ({"count": (None, -1)}, "'count'"),
+        ({"count": ("1", "5")}, r"'1'.*'count'.*0"),
         ({"count": (pd.NA, 5)}, "<NA> cannot be an end"),
         ({"count": (True, 5)}, "True cannot be an end"),
         ({"when": (0, 1)}, "0 cannot be an end of .*'when', which has values like 20(19|20)"),
-        ({"when": ("nonsense", None)}, "'nonsense' cannot be an end"),
+        ({"when": ("nonsense", None)}, "'nonsense'"),
         ({"when": (pd.Timestamp("2021-01-01", tz="UTC"), None)}, "cannot be an end"),
         ({"same": 8}, "8"),
-        ({"same": (8, 9)}, r"no value of 'same' lies in the range \(8, 9\)"),
-        ({"count": None}, "column 'count' had no missing values"),
+        ({"same": (8, 9)}, r"'same'.*8.*9"),
+        ({"count": None}, "'count'"),
         ([("kind", "a")], "mapping such as .* got list"),
-        (TABLE[["kind"]], "mapping such as .* got DataFrame; sample_from"),
+        (TABLE[["kind"]], r"DataFrame.*sample_from"),
     ],
 )
 def test_conditions_that_cannot_be_met(fitted, conditions, message):
@@ -236,7 +236,7 @@ def test_conditions_on_times_of_day():
     low, high = datetime.time(3), datetime.time(4, 30)
     rows = model.sample(9, conditions={"at": (low, high)})["at"]
     assert rows.between(low, high).all()
-    with pytest.raises(ValueError, match="3 is not a value of 'at', which has values like"):
+    with pytest.raises(ValueError, match=r"3.*'at'"):
         model.sample(9, conditions={"at": 3})
 
 
@@ -252,7 +252,7 @@ def test_conditions_on_large_integers_are_exact():
     for name in given:
         asked = given[name].iloc[0]
         assert (model.sample(3, conditions={name: asked})[name] == asked).all()
-    with pytest.raises(ValueError, match=r"'hash' is never 2\.75, .* use 3, or"):
+    with pytest.raises(ValueError, match=r"'hash'.*2\.75.*3"):
         model.sample(3, conditions={"hash": 2.75})
 
 
@@ -278,9 +278,9 @@ def test_conditions_given_twice_or_by_half(fitted):
     with pytest.raises(ValueError, match="condition_value='a' needs a condition_column"):
         fitted.sample(5, condition_value="a")
     twice = pd.DataFrame([["a", "b"]], columns=["kind", "kind"])
-    with pytest.raises(ValueError, match=r"conditions has the columns \['kind'\] more than once"):
+    with pytest.raises(ValueError, match=r"\['kind'\]"):
         fitted.sample_from(twice)
-    with pytest.raises(ValueError, match=r"seed_data has the columns \['kind'\] more than once"):
+    with pytest.raises(ValueError, match=r"seed_data.*\['kind'\]"):
         fitted.sample(seed_data=twice)
 
 
@@ -339,7 +339,7 @@ class Detached(torch.nn.Module):
         (TVAE, {"activation": "relux"}, ValueError, "unknown activation 'relux'"),
         (CTGAN, {"generator_dim": (0,)}, ValueError, "generator_dim must hold"),
         (CTGAN, {"proxy_norm": True}, ValueError, "normalization='layer'"),
-        (TabFlow, {"proxy_norm": True}, ValueError, "does not support proxy_norm=True"),
+        (TabFlow, {"proxy_norm": True}, ValueError, "proxy_norm=True"),
         (TVAE, {"random_state": "seed"}, ValueError, "'random_state' parameter"),
         (CTGAN, {"epochs": 0}, ValueError, "'epochs' parameter"),
         (TVAE, {"activation": torch.relu}, TypeError, "callable width -> nn.Module, got <built-in"),

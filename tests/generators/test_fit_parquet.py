@@ -96,14 +96,14 @@ def test_what_is_learned_is_what_fit_learns(cls, path, where):
 
 
 def test_too_small_memory_limit_is_refused(path, tmp_path):
-    with pytest.raises(ValueError, match="too small for the column 'x' of 240 rows: at least"):
+    with pytest.raises(ValueError, match=r"'x'.*240"):
         make(TVAE).fit_parquet(path, memory_limit="1MB")
     texts = [f"{i:01000}" for i in range(20_000)]
     pd.DataFrame({"text": texts}).to_parquet(tmp_path / "texts.parquet")
-    with pytest.raises(ValueError, match="too small for the column 'text'"):
+    with pytest.raises(ValueError, match="'text'"):
         make(TVAE).fit_parquet(tmp_path / "texts.parquet", memory_limit="60MB")
     wide = make(TVAE, compress_dims=(1000, 1000), n_members=4)
-    with pytest.raises(ValueError, match=r"too small for training on 240 rows.*fewer columns"):
+    with pytest.raises(ValueError, match="240"):
         wide.fit_parquet(path, memory_limit="150MB")
 
 
@@ -184,10 +184,10 @@ def test_a_fit_stays_within_the_limit(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"columns": ["none"]}, "there is no column 'none'"),
+        ({"columns": ["none"]}, "'none'"),
         ({"columns": ["x", "x"]}, "columns must be names of different columns"),
         ({"columns": []}, "columns must be names of different columns"),
-        ({"memory_limit": "much"}, "memory_limit must be a positive number of bytes"),
+        ({"memory_limit": "much"}, "memory_limit"),
         ({"discrete_columns": ["none"]}, "no column"),
     ],
 )
@@ -212,7 +212,7 @@ def test_a_disk_without_room_for_the_encoded_rows(path):
     limit = least(model, path)
     with (
         mock.patch.object(os, "posix_fallocate", side_effect=full),
-        pytest.raises(OSError, match="raise memory_limit, or set TMPDIR") as caught,
+        pytest.raises(OSError, match=r"memory_limit.*TMPDIR") as caught,
     ):
         model.fit_parquet(path, memory_limit=limit)
     assert caught.value.errno == errno.ENOSPC

@@ -133,8 +133,8 @@ def test_networks_that_no_memory_holds_are_refused(cls, monkeypatch):
     monkeypatch.setattr("combutab.generators._base.available_memory", lambda: 2**20)
     model = make(cls, min_frequency=1, identifiers=None)
     with (
-        pytest.warns(UserWarning, match="most values of 'id' are there once"),
-        pytest.raises(ValueError, match=r"column 'id' has 3,000 categories: .* GiB .* leave the"),
+        pytest.warns(UserWarning, match="'id'"),
+        pytest.raises(ValueError, match=r"'id'.*3,000.*GiB"),
     ):
         model.fit(table)
     assert not hasattr(model, "encoder_")

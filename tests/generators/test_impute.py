@@ -301,7 +301,7 @@ def test_a_table_of_another_kind_is_refused(change, error, model):
 def test_columns_of_another_kind_are_refused(cells, model):
     table = make_table(2)
     for holes in (table.assign(float=cells), table.assign(float=[cells[0]] * 2)):
-        with pytest.raises(ValueError, match=r"'float' has the dtype .* but fit has seen float64"):
+        with pytest.raises(ValueError, match="'float'"):
             model.impute(holes)
 
 
@@ -366,7 +366,7 @@ def test_categories_of_another_type_are_refused():
     table = pd.DataFrame({"code": rng.choice(["1", "2"], 60), "x": rng.normal(size=60)})
     encoder = ModeEncoder(random_state=0).fit(table)
     numbers = table.assign(code=table["code"].astype(float)).mask(rng.random((60, 2)) < 0.2)
-    with pytest.raises(ValueError, match=r"'code' has values such as 1\.0, but fit has seen '1'"):
+    with pytest.raises(ValueError, match=r"'code'.*1\.0.*'1'"):
         IncompleteTable(encoder, numbers)
     new = table.assign(code="3").mask(rng.random((60, 2)) < 0.2)  # not seen, and of its kind
     _, known = IncompleteTable(encoder, new).encode(0)

@@ -212,7 +212,7 @@ def test_members_are_averaged():
 def test_odd_tables():
     few = pd.DataFrame({"x": X, "rare": np.where(np.arange(N) < 8, X, np.nan), "none": np.nan})
     few.loc[:20, "x"] = np.nan
-    with pytest.warns(UserWarning, match="'none' had no value"):
+    with pytest.warns(UserWarning, match="'none'"):
         filled = TabFlowImputer(quick(epochs=2), random_state=0).fit_transform(few)
     assert filled[["x", "rare"]].notna().all(axis=None)
     assert filled["none"].isna().all()

@@ -114,11 +114,11 @@ def test_a_stack_has_one_time(progress):
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (0, "The 'max_time' parameter of TVAE must be"),
-        (-1.0, "The 'max_time' parameter of TVAE must be"),
-        (float("nan"), "The 'max_time' parameter of TVAE must be"),
-        ([60], "The 'max_time' parameter of TVAE must be"),
-        ("2 minutes", "such as '90s', '2min' or '1h', got '2 minutes'"),
+        (0, r"'max_time'.*TVAE"),
+        (-1.0, r"'max_time'.*TVAE"),
+        (float("nan"), r"'max_time'.*TVAE"),
+        ([60], r"'max_time'.*TVAE"),
+        ("2 minutes", r"'90s'.*'2min'.*'1h'.*'2 minutes'"),
     ],
 )
 def test_bad_max_time_is_refused_before_training(value, words):

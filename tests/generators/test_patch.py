@@ -175,7 +175,7 @@ def test_fitted_models_are_refused(cls):
 
 @BOTH
 def test_wrong_activations_are_refused(cls):
-    with pytest.raises(ValueError, match="did you mean 'combu'"):
+    with pytest.raises(ValueError, match="'combu'"):
         patch_ctgan(cls, "comby")
     with pytest.raises(TypeError, match="fresh module"):
         patch_ctgan(cls, nn.ReLU())

@@ -161,7 +161,7 @@ def test_bad_resampling_input_is_refused_before_training(change, params, error):
 def test_too_rare_class_is_refused():
     X, y = make_data()
     y.iloc[:3] = "odd"
-    with pytest.raises(ValueError, match=r"class 'odd' has 3 rows.*min_frequency=5.*lower it"):
+    with pytest.raises(ValueError, match=r"'odd'.*3.*min_frequency=5"):
         make(TVAE).fit_resample(X, y)
     _, y_new = make(TVAE).fit_resample(X, y, sampling_strategy={"few": 40})
     assert (y_new == "odd").sum() == 3

@@ -61,7 +61,7 @@ def test_what_cannot_be_fitted_together():
     model = make(TVAE)
     with pytest.raises(ValueError, match="same object twice"):
         fit_stack([model, model], TABLE)
-    with pytest.raises(ValueError, match="CTGAN or TabFlow or TVAE objects, got 'tvae'"):
+    with pytest.raises(ValueError, match=r"CTGAN.*TabFlow.*TVAE.*'tvae'"):
         fit_stack(["tvae"], TABLE)
     with pytest.raises(ValueError, match="unknown activation 'relux'"):
         fit_stack([model, make(TVAE, activation="relux")], TABLE)
@@ -171,9 +171,7 @@ def test_epoch_reports_have_the_validation_score():
     watch = Watch()
     model = stopping(TVAE, callbacks=[watch]).fit(TABLE)
     np.testing.assert_array_equal(model.history_["validation_loss"], -np.array(watch.scores))
-    with pytest.raises(
-        ValueError, match=r"validation_fraction=0.1 of 9 rows leaves 8 .* and 1 val"
-    ):
+    with pytest.raises(ValueError, match=r"validation_fraction=0.1.*9.*8.*1"):
         stopping(TVAE, min_frequency=1).fit(TABLE[:9])
     with pytest.raises(ValueError, match="'validation_fraction' parameter"):
         stopping(TVAE, validation_fraction=1.0).fit(TABLE)

@@ -212,7 +212,7 @@ def test_a_member_is_the_same_in_any_stack(name, options, activations):
 
 def test_pac_must_divide_the_batch():
     critic = make_critic(members("relu"))
-    with pytest.raises(ValueError, match="judges 3 rows at a time, got a batch of 10"):
+    with pytest.raises(ValueError, match=r"3.*10"):
         critic(draw(1, 10, N_INPUTS))
     with pytest.raises(ValueError, match="pac=0"):
         StackedCritic(2, (4,), members("relu"), pac=0)

@@ -50,7 +50,7 @@ def test_initial_spread(init, std):
 
 
 def test_unknown_initialisation():
-    with pytest.raises(ValueError, match=r"init must be one of .* got 'orthogonal'"):
+    with pytest.raises(ValueError, match="'orthogonal'"):
         StackedLinear(2, 2, generators(0), init="orthogonal")
 
 
@@ -119,7 +119,7 @@ def test_batch_norm_of_one_row_uses_running_statistics():
 
 
 def test_group_norm_says_which_width_it_cannot_take():
-    with pytest.raises(ValueError, match="width that 8 divides, got width=10"):
+    with pytest.raises(ValueError, match=r"8.*width=10"):
         StackedNorm("group", 10, 1)
 
 

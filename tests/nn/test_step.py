@@ -157,7 +157,7 @@ def test_float32_products_of_any_size(name, sizes, library):
 def test_environment_pins_the_matmul_library(monkeypatch):
     monkeypatch.setenv("COMBUTAB_MATMUL", "fastest")
     _chain._by_one_dnn.cache_clear()
-    with pytest.raises(ValueError, match="COMBUTAB_MATMUL must be 'torch' or 'onednn'"):
+    with pytest.raises(ValueError, match=r"'torch'.*'onednn'"):
         _chain._by_one_dnn()
     monkeypatch.setenv("COMBUTAB_MATMUL", "torch")
     assert not _chain._by_one_dnn()

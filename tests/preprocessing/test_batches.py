@@ -153,7 +153,7 @@ def test_a_sample_without_a_value_of_a_column():
 
 def test_too_many_categories_are_refused_by_name():
     parts = [pd.DataFrame({"id": [f"{i}-{j}" for j in range(60)], "x": 1.0}) for i in range(3)]
-    with pytest.raises(ValueError, match=r"column 'id' has more than 120 .* holds 100 .* leave"):
+    with pytest.raises(ValueError, match=r"'id'.*120.*100"):
         TableEncoder().fit_batches(((p, None) for p in parts), max_distinct=100)
 
 

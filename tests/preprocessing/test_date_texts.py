@@ -121,7 +121,7 @@ def test_text_dates_give_the_predictions_of_dates(model, tmp_path):
     assert_allclose(fitted.predict(TEXTS[:1]), expected[:1], rtol=1e-5)
     fitted.save(tmp_path / "model")
     assert_array_equal(load(tmp_path / "model").predict(TEXTS), expected)
-    with pytest.raises(ValueError, match=r"column 'day'.*'2024-01-01' \(data row 1\)"):
+    with pytest.raises(ValueError, match=r"'day'.*'2024-01-01'.*1"):
         fitted.predict(TEXTS.assign(day="2024-01-01"))
 
 

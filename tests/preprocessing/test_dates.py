@@ -96,11 +96,11 @@ def test_hours_are_those_of_the_fitted_time_zone():
     assert_allclose(encoder.transform(utc), encoder.transform(local))
     noons = column(pd.to_datetime(["2021-01-05 12:00", "2021-07-05 12:00"]).tz_localize(ZONE))
     assert_allclose(encoder.transform(noons)[:, 1:], [[0, -1], [0, -1]], atol=1e-6)
-    with pytest.warns(UserWarning, match=r"column 'sold' has no .*tz_localize\('Europe/Berlin'\)"):
+    with pytest.warns(UserWarning, match=r"'sold'.*tz_localize.*'Europe/Berlin'"):
         encoder.transform(column(local["sold"].dt.tz_localize(None)))
     naive = TableEncoder(date_features=["hour"]).fit(hours())
     naive.transform(hours(tz="UTC"))
-    with pytest.warns(UserWarning, match=r"is in the time zone Europe/Berlin.*tz_localize\(None\)"):
+    with pytest.warns(UserWarning, match="tz_localize"):
         naive.transform(local)
 
 
@@ -151,7 +151,7 @@ def test_state_round_trip_and_foreign_states():
 
 @pytest.mark.parametrize("wrong", [["hours"], ["number", 3]])
 def test_unknown_parts_are_named(wrong):
-    with pytest.raises(ValueError, match=r"a list of 'number', 'hour', .*, got \["):
+    with pytest.raises(ValueError, match=r"'number'.*'hour'"):
         TableEncoder(date_features=wrong).fit(hours(10))
 
 
@@ -162,7 +162,7 @@ def test_trends_are_not_continued_outside_of_fit(numeric):
     ends = encoder.transform(table.iloc[[0, -1]])[:, 0]
     width = ends[1] - ends[0]
     outside = column(pd.to_datetime(["1950-01-01", "2150-01-01"]))
-    with pytest.warns(UserWarning, match="column 'sold' has dates that are later"):
+    with pytest.warns(UserWarning, match="'sold'"):
         later = encoder.transform(outside)[:, 0]
     assert_allclose(later, ends, atol=width / 20)
 

@@ -96,7 +96,7 @@ def test_unseen_and_missing_categories():
 def test_column_of_unique_values_has_one_code(min_frequency):
     X = pd.DataFrame({"id": [f"row {i}" for i in range(100)]})
     encoder = TableEncoder(max_onehot=0, min_frequency=min_frequency)
-    with pytest.warns(UserWarning, match="nothing is learned from column 'id': nearly every row"):
+    with pytest.warns(UserWarning, match="'id'"):
         encoded = encoder.fit_encode(X)
     assert encoded.codes.tolist() == [[0]] * 100
     assert encoder.cardinalities_ == (1,)
@@ -207,9 +207,9 @@ def test_mostly_unknown_categories_warn():
 @pytest.mark.parametrize(
     ("fitted", "later", "said"),
     [
-        (["a", "b"], [DAY], "values such as '2024-01-01 00:00:00', but fit has seen .* as 'a'"),
-        ([1, 2], [DAY], "column 'c' has values such as '2024-01-01"),
-        ([DAY], [1, 2], "column 'c' has values such as 1, but fit .* as '2024-01-01 00:00:00'"),
+        (["a", "b"], [DAY], r"'2024-01-01 00:00:00'.*'a'"),
+        ([1, 2], [DAY], r"'c'.*2024.*01.*01"),
+        ([DAY], [1, 2], r"'c'.*1.*'2024-01-01 00:00:00'"),
         (["a", "1"], pd.to_timedelta([1], unit="h"), "such as '0 days 01:00:00'"),
         ([DAY], pd.to_timedelta([1], unit="h"), "such as '0 days 01:00:00'"),
     ],
@@ -294,7 +294,7 @@ def test_categorical_features(chosen, expected):
     [
         ([5], "has the position 5, but X has 3 columns"),
         ([True], "mask of length 1, but X has 3 columns"),
-        (["q"], "categorical_features: there is no column 'q'"),
+        (["q"], r"categorical_features.*'q'"),
         ([1.5], "must be a mask, positions or column names"),
         ([[0, 1]], "must be a mask, positions or column names"),
         ("auto", "from_dtype"),
@@ -307,7 +307,7 @@ def test_wrong_categorical_features_are_named(chosen, message):
 
 
 def test_names_need_a_frame():
-    with pytest.raises(ValueError, match="X has none; pass a DataFrame"):
+    with pytest.raises(ValueError, match="DataFrame"):
         every(categorical_features=["a"]).fit(np.ones((2, 2)))
 
 
@@ -394,7 +394,7 @@ def test_state_is_a_copy(table):
 def test_foreign_states_are_refused(table):
     arrays, meta = every().fit(table).to_state()
     del arrays["scaler.centre"]
-    with pytest.raises(ValueError, match=r"lacks the array 'scaler.centre'"):
+    with pytest.raises(ValueError, match=r"'scaler.centre'"):
         TableEncoder.from_state(arrays, meta)
 
 

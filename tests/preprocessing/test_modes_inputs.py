@@ -192,19 +192,19 @@ def _object_column(*values):
 @pytest.mark.parametrize(
     ("X", "parameters", "words"),
     [
-        (FRAME, {"discrete_columns": ["City"]}, "no column 'City'; did you mean 'city'"),
-        (FRAME, {"discrete_columns": ["zzz"]}, "no column 'zzz'; there are 'age', 'inc"),
-        (FRAME, {"discrete_columns": ["age"]}, r"the columns \['city'\] do not hold"),
+        (FRAME, {"discrete_columns": ["City"]}, r"'City'.*'city'"),
+        (FRAME, {"discrete_columns": ["zzz"]}, r"'zzz'.*'age'"),
+        (FRAME, {"discrete_columns": ["age"]}, r"\['city'\]"),
         (FRAME, {"discrete_columns": "city"}, "'discrete_columns' parameter"),
         (np.eye(3), {"discrete_columns": [3]}, "has the position 3, but X has 3"),
         (np.eye(3), {"discrete_columns": ["a"]}, "are positions, got 'a'"),
         (np.eye(3), {"discrete_columns": [True]}, "are positions, got True"),
-        (FRAME.assign(age=np.inf), {}, "column 'age' has infinite values"),
-        (np.array([[2**70], [2**70 + 1]], dtype=object), {}, "0 holds numbers such as 118059"),
+        (FRAME.assign(age=np.inf), {}, "'age'"),
+        (np.array([[2**70], [2**70 + 1]], dtype=object), {}, r"0.*118059"),
         (pd.DataFrame({"a": [1.0, -np.inf]}), {"discrete_columns": ["a"]}, "'a' has inf"),
         (np.array([[1.0, 2.0], [np.inf, 3.0]]), {}, "column 0 has infinite"),
         (pd.concat([FRAME, FRAME[["age"]]], axis=1), {}, r"duplicate .*\['age'\]; rename"),
-        (FRAME.iloc[:0], {}, r"Found array with 0 sample\(s\) \(shape=\(0, 4\)\)"),
+        (FRAME.iloc[:0], {}, r"0.*shape=\(0, 4\)"),
         (FRAME[[]], {}, r"Found array with 0 feature\(s\)"),
         (FRAME["age"], {}, "single column"),
         (np.arange(3.0), {}, r"array of shape \(3,\)"),
@@ -228,15 +228,15 @@ def test_what_fit_refuses(X, parameters, words):
 @pytest.mark.parametrize(
     ("X", "words"),
     [
-        (FRAME.assign(city="Paris"), "column 'city' has the value 'Paris', which fit has not seen"),
-        (FRAME.assign(city=None), "column 'city' has the value None, which"),
-        (FRAME.assign(income=np.nan), "column 'income' has missing values, but fit"),
-        (FRAME.assign(age=0.5), "column 'age' has the dtype float64, but fit has seen int64"),
-        (FRAME.assign(age="old"), "'age' has the dtype"),
-        (FRAME.assign(income=np.inf), "column 'income' has infinite values"),
+        (FRAME.assign(city="Paris"), r"'city'.*'Paris'"),
+        (FRAME.assign(city=None), "'city'"),
+        (FRAME.assign(income=np.nan), "'income'"),
+        (FRAME.assign(age=0.5), "'age'"),
+        (FRAME.assign(age="old"), "'age'"),
+        (FRAME.assign(income=np.inf), "'income'"),
         (FRAME.drop(columns="age"), r"missing are \['age'\]"),
         (FRAME.assign(extra=1), r"unknown are \['extra'\]"),
-        (FRAME.to_numpy(), "fitted on a DataFrame, got a ndarray"),
+        (FRAME.to_numpy(), "DataFrame"),
     ],
 )
 def test_what_encode_refuses(X, words):
@@ -247,15 +247,15 @@ def test_what_encode_refuses(X, words):
 @pytest.mark.parametrize(
     ("column", "value", "words"),
     [
-        ("City", "Rome", "no column 'City'; did you mean 'city'"),
+        ("City", "Rome", r"'City'.*'city'"),
         (["city"], "Rome", r"no column \['city'\]"),
-        ("city", "rome", "no value 'rome' in fit; it has 'Bern', 'Oslo', 'Rome'"),
+        ("city", "rome", r"'rome'.*'Bern'.*'Oslo'.*'Rome'"),
         ("city", ["Rome"], r"no value \['Rome'\]"),
         ("city", None, "no missing value in fit"),
-        ("age", 30, "column 'age' is continuous, .* use a range"),
-        ("one", 1, "column 'one' is always 1; leave"),
-        ("one", 2, "column 'one' had no value 2"),
-        ("id", "x", "it has '0', '1', '10', '11', '12' and 55 more"),
+        ("age", 30, "'age'"),
+        ("one", 1, r"'one'.*1"),
+        ("one", 2, r"'one'.*2"),
+        ("id", "x", r"'0'.*'1'.*'10'.*'11'.*'12'.*55"),
     ],
 )
 def test_what_condition_code_refuses(column, value, words):
@@ -268,23 +268,23 @@ def test_what_decode_refuses():
     encoder = ModeEncoder(random_state=0).fit(FRAME)
     good = encoder.encode(FRAME)
     values, codes = good.values, good.codes.copy()
-    with pytest.raises(ValueError, match=r"shapes \(n_rows, 2\) and \(n_rows, 4\), got \(60, 1\)"):
+    with pytest.raises(ValueError, match=r"n_rows.*2.*n_rows.*4.*60.*1"):
         encoder.decode(values[:, :1], codes)
-    with pytest.raises(ValueError, match="59 rows of values do not fit 60"):
+    with pytest.raises(ValueError, match=r"59.*60"):
         encoder.decode(values[1:], codes)
     with pytest.raises(ValueError, match="must be finite"):
         encoder.decode(values * np.nan, codes)
     with pytest.raises(ValueError, match="must be integers, got float32"):
         encoder.decode(values, codes.astype("f4"))
     codes[3, 0] = encoder.layout_.sizes[0]
-    with pytest.raises(ValueError, match=r"codes of span 0 \(column 'member'\) must lie in 0 to 1"):
+    with pytest.raises(ValueError, match=r"0.*'member'.*0.*1"):
         encoder.decode(values, codes)
 
 
 def test_what_states_refuse():
     encoder = ModeEncoder(random_state=0).fit(FRAME)
     arrays, meta = encoder.to_state()
-    with pytest.raises(ValueError, match=r"lacks the array 'columns\.\d\.mixture\.means'"):
+    with pytest.raises(ValueError, match=r"'columns\.\d\.mixture\.means'"):
         without = {name: each for name, each in arrays.items() if "means" not in name}
         ModeEncoder.from_state(without, meta)
     (some, *_) = (name for name in arrays if "means" in name)

@@ -90,12 +90,12 @@ def test_ignored_text_leaves_no_column_and_no_warning():
 
 
 def test_text_of_which_nothing_is_left_is_named():
-    with pytest.raises(ValueError, match=r"'ignore' leaves nothing .* only \(column 'review'\)"):
+    with pytest.raises(ValueError, match=r"'ignore'.*'review'"):
         MLPClassifier(text_features="ignore").fit(X[["review"]], GOODNESS)
     letters = np.array([*"abcdefghijklmnop"])
     strange = [" ".join("".join(RNG.choice(letters, 5)) for _ in range(6)) for _ in range(200)]
     alike = X.assign(review=strange)
-    with pytest.warns(UnlearnedWarning, match="nothing is learned from column 'review': free text"):
+    with pytest.warns(UnlearnedWarning, match="'review'"):
         encoder = TableEncoder(min_frequency=0.9).fit(alike)
     assert encoder.n_dense_ == 1
 
@@ -133,7 +133,7 @@ def test_text_is_learned_saved_and_not_exported(tmp_path):
     assert clf.score(new, truth) > 0.9
     clf.save(tmp_path / "clf")
     assert (load(tmp_path / "clf").predict_proba(new) == clf.predict_proba(new)).all()
-    with pytest.raises(ValueError, match=r"column 'review' is free text.*text_features='ignore'"):
+    with pytest.raises(ValueError, match=r"'review'.*text_features='ignore'"):
         clf.to_torch()
     plain = MLPClassifier(**options, text_features="ignore").fit(X, GOODNESS)
     module = plain.to_torch()

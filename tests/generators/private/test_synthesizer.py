@@ -144,14 +144,12 @@ def test_bounds_and_categories_are_learned_within_the_budget():
     assert model.ledger_["delta"].sum() <= 1e-6
     rows = model.sample(2000, random_state=0)
     assert set(rows["city"]) == {"Bonn", "Ulm", "Rom"}
-    with pytest.raises(
-        ValueError, match=r"'city' has no value .* privacy it was neither given nor learned"
-    ):
+    with pytest.raises(ValueError, match="'city'"):
         model.sample(5, conditions={"city": "a single person's"})
     # noise may widen a bound: by a factor of 2 in one of 11 fits, of 2**13 in one of 10**7
     assert rows["income"].max() < 2**30
     assert rows["age"].max() <= 2**20
-    with pytest.raises(ValueError, match=r"\['age', 'income', 'city'\] have neither bounds"):
+    with pytest.raises(ValueError, match=r"\['age', 'income', 'city'\]"):
         PrivateSynthesizer(learn_domain=0, **QUICK).fit(X)
 
 
@@ -184,9 +182,9 @@ def test_few_numbers_beside_many_are_within_learned_bounds(monkeypatch):
 
 def test_numbers_beyond_learned_bounds_are_told_of(monkeypatch):
     X = pd.Series(np.r_[np.zeros(700), 2.0 ** np.arange(0, 10).repeat(30)])
-    with pytest.warns(UserWarning, match=r"about 30% .* 'age' outside of \(0, 5.96.*\), its bo"):
+    with pytest.warns(UserWarning, match=r"30%.*'age'.*0.*5.96"):
         assert learn_bounds(monkeypatch, X, 40.0) == (0.0, 2.0**-24)
-    with pytest.warns(UserWarning, match="the noise hides all numbers of column 'age'"):
+    with pytest.warns(UserWarning, match="'age'"):
         learn_bounds(monkeypatch, X, 200.0)
 
 
@@ -204,7 +202,7 @@ def test_a_person_counts_once_whatever_her_rows(tmp_path):
         model.sample(5, conditions={"who": 3})
     model.sample(50, out=tmp_path / "rows.parquet")
     assert pd.read_parquet(tmp_path / "rows.parquet")["who"].tolist() == list(range(1, 51))
-    with pytest.warns(UserWarning, match="budgets add up: epsilon=40, delta=2e-06 or more"):
+    with pytest.warns(UserWarning, match=r"epsilon=40.*delta=2e-06"):
         model.fit(X[["kind"]], person=ids)
     assert abs(model.n_rows_ - 1002) < 60
     with pytest.raises(ValueError, match="needs fit"):
@@ -321,12 +319,12 @@ def test_too_large_delta_is_refused(uncounted):
         ({"delta": 0.5}, TABLE, "'delta' parameter"),
         ({"bounds": {"agee": (0, 1)}}, TABLE, "bounds: .*agee.*age"),
         ({"categories": {"town": ["a"]}}, TABLE, "categories: .*town"),
-        ({"bounds": BOUNDS | {"age": (9, 3)}}, TABLE, "column 'age': its bounds must ascend"),
-        ({"bounds": BOUNDS | {"income": (9.0, 9.0)}}, TABLE, "'income': its bounds must ascend"),
+        ({"bounds": BOUNDS | {"age": (9, 3)}}, TABLE, "'age'"),
+        ({"bounds": BOUNDS | {"income": (9.0, 9.0)}}, TABLE, "'income'"),
         ({"bounds": BOUNDS | {"income": (0.0, np.nan)}}, TABLE, "'income': .*bounds"),
         ({"bounds": BOUNDS | {"age": (0.5, 3)}}, TABLE, "whole numbers"),
         ({"bounds": BOUNDS | {"age": 3}}, TABLE, "must be .low, high."),
-        ({"bounds": BOUNDS | {"city": (0, 3)}}, TABLE, "'city' is in bounds and in categories"),
+        ({"bounds": BOUNDS | {"city": (0, 3)}}, TABLE, "'city'"),
         ({"categories": {"city": "Bonn"}}, TABLE, "must be a list of values"),
         ({"categories": {"city": ["a", "a"]}}, TABLE, "different values"),
         ({"bounds": {}}, TABLE, "bounds of dates and durations are not learned"),
@@ -345,15 +343,15 @@ def test_bad_input_is_refused_before_anything_is_spent(params, X, says, monkeypa
 @pytest.mark.parametrize(
     ("changed", "params", "says"),
     [
-        ({"income": np.inf}, {}, "'income' has infinite values"),
+        ({"income": np.inf}, {}, "'income'"),
         ({"income": np.inf}, {"bounds": {k: v for k, v in BOUNDS.items() if k != "income"}},
-         "'income' has infinite values"),
+         "'income'"),
         ({"income": pd.Series(["0.5"] * len(TABLE), dtype=object)}, {},
-         "'income' has bounds, but holds text such as '0.5'; convert it to numbers"),
+         r"'income'.*'0.5'"),
         ({"city": pd.Series([["a"]] * len(TABLE))}, {"categories": None}, "not hashable"),
         ({"since": pd.Series([pd.Timestamp("2020-01-01").date()] * len(TABLE))},
-         {"bounds": BOUNDS | {"since": (0, 9)}}, "'since' holds values that cannot be read"),
-        ({"age": pd.Categorical(TABLE["age"])}, {}, "'age' is categorical, which has no bounds"),
+         {"bounds": BOUNDS | {"since": (0, 9)}}, "'since'"),
+        ({"age": pd.Categorical(TABLE["age"])}, {}, "'age'"),
     ],
 )  # fmt: skip
 def test_unreadable_values_are_refused_before_anything_is_spent(changed, params, says, monkeypatch):
@@ -369,7 +367,7 @@ def test_missing_persons_are_refused(monkeypatch):
     for persons, shape in (([1, 2, 3], r"\(3,\)"), (TABLE[["age"]], r"\(3000, 1\)")):
         with pytest.raises(ValueError, match=f"person has the shape {shape}, and X 3000 rows"):
             make().fit(TABLE, person=persons)
-    with pytest.raises(ValueError, match="no column 'cty'; did you mean 'city'"):
+    with pytest.raises(ValueError, match=r"'cty'.*'city'"):
         make().fit(TABLE, person="cty")
 
 
@@ -468,7 +466,7 @@ def test_a_column_without_a_frequent_value_is_told():
     small = {"epsilon": 1.0, "epochs": 1, "n_components": 4, "bounds": {"x": (0, 1)}}
     n = 3000  # rows; each value has one
     table = pd.DataFrame({"x": np.linspace(0, 1, n), "name": [f"n{i}" for i in range(n)]})
-    with pytest.warns(UserWarning, match="no value of column 'name' has enough rows"):
+    with pytest.warns(UserWarning, match="'name'"):
         model = PrivateSynthesizer(**small).fit(table)
     assert model.sample(20)["name"].isna().all()
     table["name"] = np.arange(n)
