@@ -58,10 +58,12 @@ combutab.preprocessing: CIRCLE_STEPS QUARTERS
     OddColumnWarning ParquetParts ParquetTable Paths RowGroup RowLayout RowSpan RunningMoments Span
     Table TableEncoder TableSchema TargetError UnlearnedWarning append_cells as_numpy
     as_pandas as_table
-    binary_unit calendar_phases check_date_features column_kind expecting_later_rows
+    binary_unit calendar_phases category_order check_date_features column_kind distinct_values
+    dtype_kind expecting_later_rows
     fill_polars find_forms find_identifiers find_text_form given_categories given_identifiers
     given_numbers infer_task
-    is_polars join_bins may_miss merge_bins occupied missing_codes odd_columns parquet_parts
+    is_polars join_bins may_miss means_missing merge_bins missing_codes occupied odd_columns
+    parquet_parts
     plain_labels polars_cells put_cells read_amounts read_numbers refuse_cells
     refuse_large rows_needed to_ticks validate_table
 combutab.reports: Finding ModelReport SyntheticEvaluation evaluate_synthetic render_report

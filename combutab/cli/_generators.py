@@ -44,7 +44,7 @@ from combutab.generators import (
     write_constraints,
 )
 from combutab.generators.sampling import RowWriter
-from combutab.preprocessing import ColumnKind, ModeEncoder, column_kind, parquet_parts
+from combutab.preprocessing import ColumnKind, ModeEncoder, dtype_kind, parquet_parts
 from combutab.training import Callback, ProgressBar
 
 _CONTINUOUS = (ColumnKind.NUMBER, ColumnKind.DATETIME, ColumnKind.TIMEDELTA)
@@ -135,7 +135,7 @@ def probe(
         raise UserError("the table has 1 row; at least 2 are needed")
     discrete: Any = "auto"
     if discrete_columns:
-        kinds = {name: column_kind(table[name], by_dtype=True) for name in table}
+        kinds = {name: dtype_kind(table[name].dtype) for name in table}
         discrete = [
             name for name in table if name in discrete_columns or kinds[name] not in _CONTINUOUS
         ]

@@ -12,11 +12,18 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
-from combutab.preprocessing import ColumnKind, Table, column_kind, find_text_form
+from combutab.preprocessing import (
+    ColumnKind,
+    Table,
+    category_order,
+    column_kind,
+    distinct_values,
+    find_text_form,
+    means_missing,
+)
 
 # ---- The values of a column as floats, datetimes or categories, whatever dtype holds them --------
 
-_MISSING_TEXTS = {"", "nan", "na", "n/a", "null", "none", "<na>", "nat"}
 _ISO_DATE = r"\s*\d{4}-\d{2}-\d{2}(?:[T ].*)?\s*"
 
 
@@ -119,7 +126,7 @@ def quantities(column: pd.Series, kind: str, label: str) -> np.ndarray:
         missing = np.array("NaT" if kind == "datetime" else np.nan, dtype=reading.dtype)
         numbers = np.full(len(distinct) + 1, missing)  # code -1 is the last
         for i, value in enumerate(distinct):
-            if str(value).strip().lower() in _MISSING_TEXTS:
+            if means_missing(value):
                 continue
             read = reading.convert(value)
             if read is None:
@@ -154,7 +161,7 @@ def categories_of(
     (2, [1, 2, 'x'], [0, 2, -1])
     """
     factors = {name: _factorize(column) for name, column in columns.items()}
-    categories = sorted(dict.fromkeys(factors[reference][1]), key=_category_order)
+    categories = sorted(dict.fromkeys(factors[reference][1]), key=category_order)
     position = {key: i for i, key in enumerate(categories)}
     # number -> the one category that reads as it; None where several do
     read: dict[float, int | None] = {}
@@ -168,7 +175,7 @@ def categories_of(
         matched[name] = [_match(key, position, read) for key in keys]
         new = zip(keys, matched[name], strict=True)
         added |= dict.fromkeys(key for key, i in new if i is None)
-    for key in sorted(added, key=_category_order):
+    for key in sorted(added, key=category_order):
         position[key] = len(position)
     dtype = pd.CategoricalDtype(pd.Index(list(position), dtype=object))
     codes_of_table = {}
@@ -188,16 +195,12 @@ def _match(key: Any, position: Mapping[Any, int], read: Mapping[float, int | Non
 
 def _factorize(column: pd.Series) -> tuple[np.ndarray, list[Any]]:
     """Codes, -1 where missing, and the value of each; values that are equal may come twice."""
-    if isinstance(column.dtype, pd.CategoricalDtype):
-        codes, used = np.unique(column.cat.codes.to_numpy(np.int64), return_inverse=True)
-        keys = [_plain_category(column.cat.categories[code]) for code in codes if code >= 0]
-        return used - int(codes[0] < 0), keys
-    values = column.astype(object)
     try:
-        codes, uniques = pd.factorize(values, use_na_sentinel=True)
-    except TypeError:  # unhashable values
-        codes, uniques = pd.factorize(values.map(repr, na_action="ignore"), use_na_sentinel=True)
-    return codes, [_plain_category(value) for value in uniques]
+        codes, values = distinct_values(column, f"column {column.name!r}")
+    except TypeError:  # values that are not hashable
+        texts = column.map(repr, na_action="ignore")
+        codes, values = distinct_values(texts, f"column {column.name!r}")
+    return codes, [_plain_category(value) for value in values]
 
 
 def _plain_category(value: Any) -> Any:
@@ -226,11 +229,6 @@ def _reading(key: Any) -> float | None:
     elif isinstance(key, bytes):
         return None
     return _number(key)
-
-
-def _category_order(key: Any) -> tuple[int, Any]:
-    """Numbers, then text, then bytes; each by value."""
-    return (2 if isinstance(key, bytes) else 1 if isinstance(key, str) else 0, key)
 
 
 Kind = Literal["number", "category", "datetime"]

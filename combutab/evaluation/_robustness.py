@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_consistent_length
 from combutab.core.rng import Stream, fold_in, seed_from
 from combutab.core.scorers import make_target_scorer, scorer_name
 from combutab.core.text import known_instead
-from combutab.preprocessing import ColumnKind, Table, column_kind
+from combutab.preprocessing import ColumnKind, Table, dtype_kind
 
 # ---- Columns: kinds, scales, categories, and new values in the same dtype ------------------------
 
@@ -60,7 +60,7 @@ class Column:
 
 
 def _corrupted_kind(column: pd.Series) -> Kind:
-    kind = column_kind(column, by_dtype=True)  # a corrupted column keeps its dtype
+    kind = dtype_kind(column.dtype)  # a corrupted column keeps its dtype
     if kind in (ColumnKind.DATETIME, ColumnKind.TIMEDELTA):
         return "time"
     return "number" if kind == ColumnKind.NUMBER else "category"

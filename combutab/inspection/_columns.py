@@ -29,7 +29,7 @@ from combutab.core.scorers import positive_class
 from combutab.core.scores import as_positive
 from combutab.core.text import counted, known_instead, no_column
 from combutab.evaluation import find_metric
-from combutab.preprocessing import ColumnKind, as_numpy, as_pandas, column_kind
+from combutab.preprocessing import ColumnKind, as_numpy, as_pandas, column_kind, dtype_kind
 
 # ---- The explained table as a data frame, and the explained output of the model ------------------
 
@@ -504,7 +504,7 @@ def _set_in_turn(
     position = int(frame.columns.get_indexer(pd.Index([name]))[0])
     grid = np.empty(len(values), dtype=object)
     grid[:] = values
-    if column_kind(frame[name], by_dtype=True) == ColumnKind.NUMBER:
+    if dtype_kind(frame[name].dtype) == ColumnKind.NUMBER:
         # scikit-learn sets no whole numbers, nor numbers of pandas' own dtypes
         dtype = object if categorical else np.float64
         frame, grid = frame.copy(), grid.astype(dtype)

@@ -59,16 +59,29 @@ _OBJECT_KINDS = {
 _PLAIN_LABELS = ("boolean", "integer", "floating", "mixed-integer-float")
 
 
-def column_kind(
-    column: pd.Series, *, by_dtype: bool = False, of_categories: bool = False
-) -> ColumnKind:
-    """Determine the kind of the values of a column.
+def dtype_kind(dtype: Any) -> ColumnKind:
+    """Determine the kind of a column by its dtype alone; Python objects are categories.
+
+    >>> str(dtype_kind(np.dtype("datetime64[s]"))), str(dtype_kind(np.dtype(object)))
+    ('datetime', 'category')
+    """
+    if isinstance(dtype, pd.SparseDtype):
+        dtype = dtype.subtype
+    if types.is_bool_dtype(dtype) and not isinstance(dtype, pd.CategoricalDtype):
+        return ColumnKind.BOOL
+    if types.is_numeric_dtype(dtype):
+        return ColumnKind.COMPLEX if dtype.kind == "c" else ColumnKind.NUMBER
+    if isinstance(dtype, pd.PeriodDtype) or dtype.kind == "M":
+        return ColumnKind.DATETIME
+    return ColumnKind.TIMEDELTA if dtype.kind == "m" else ColumnKind.CATEGORY
+
+
+def column_kind(column: pd.Series, *, of_categories: bool = False) -> ColumnKind:
+    """Determine the kind of a column by its dtype, and of Python objects by their values.
 
     Parameters
     ----------
     column : Series of shape (n,)
-    by_dtype : bool, default=False
-        Whether to use only the dtype and not the values. Python objects are then categories.
     of_categories : bool, default=False
         Whether the kind of a pandas category is that of its categories.
 
@@ -76,27 +89,12 @@ def column_kind(
     --------
     >>> str(column_kind(pd.Series([1, "a"]))), str(column_kind(pd.Series([1, 2.5], dtype=object)))
     ('category', 'number')
-    >>> str(column_kind(pd.Series([1, 2.5], dtype=object), by_dtype=True))
-    'category'
     """
     dtype: Any = column.dtype
-    if isinstance(dtype, pd.SparseDtype):
-        dtype = dtype.subtype
     if isinstance(dtype, pd.CategoricalDtype):
-        return (
-            column_kind(pd.Series(dtype.categories), by_dtype=by_dtype)
-            if of_categories
-            else ColumnKind.CATEGORY
-        )
-    if types.is_bool_dtype(dtype):
-        return ColumnKind.BOOL
-    if types.is_numeric_dtype(dtype):
-        return ColumnKind.COMPLEX if dtype.kind == "c" else ColumnKind.NUMBER
-    if isinstance(dtype, pd.PeriodDtype) or dtype.kind == "M":
-        return ColumnKind.DATETIME
-    if dtype.kind == "m":
-        return ColumnKind.TIMEDELTA
-    return ColumnKind.CATEGORY if by_dtype else _kind_of_objects(column)
+        return column_kind(pd.Series(dtype.categories)) if of_categories else ColumnKind.CATEGORY
+    kind = dtype_kind(dtype)
+    return _kind_of_objects(column) if kind == ColumnKind.CATEGORY else kind
 
 
 def _kind_of_objects(column: pd.Series) -> ColumnKind:
@@ -159,6 +157,11 @@ def encoded_kind(column: pd.Series, categorical: bool | None, label: str) -> Col
         # A column that the user says is not a category is parsed as numbers, or refused there.
         return ColumnKind.CATEGORY if categorical is None else ColumnKind.NUMBER
     return kind
+
+
+def means_missing(value: Any) -> bool:
+    """Tell whether a value is text that stands for a missing number or date, such as "NA"."""
+    return str(value).strip().lower() in MISSING_TEXTS
 
 
 def raise_complex(label: str) -> NoReturn:
@@ -287,7 +290,7 @@ def _parse_numbers(column: pd.Series, kind: ColumnKind, label: str) -> np.ndarra
         text = str(value).strip().lower()
         if kind == "bool" and text in _BOOL_TEXTS:
             floats[i] = _BOOL_TEXTS[text]
-        elif text not in MISSING_TEXTS:
+        elif not means_missing(value):
             raise ValueError(
                 f"{label} is numeric, but {value!r} could not be converted to float; clean the "
                 "column, or make it categorical (list it in categorical_features, or use "
@@ -391,7 +394,7 @@ def _parse_times(column: pd.Series, label: str, what: str) -> pd.Series:
     else:
         parsed = pd.to_timedelta(objects, errors="coerce")
     unread = np.flatnonzero(parsed.isna().to_numpy() & ~pd.isna(values)).tolist()
-    bad = [i for i in unread if str(values[i]).strip().lower() not in MISSING_TEXTS]
+    bad = [i for i in unread if not means_missing(values[i])]
     if bad and what == "datetimes":
         far = {i: moment for i in bad if (moment := _far_moment(values[i])) is not None}
         bad = [i for i in bad if i not in far]
@@ -634,7 +637,7 @@ class CategoryCounts:
         counts = np.array([self.seen[key] for key in keys], dtype=np.float64)
         expected = np.maximum(counts - 2 * np.sqrt(counts), 0).sum()
         share = round(float(expected) / max(n_rows, 1), 2)
-        keys.sort(key=_sort_key)
+        keys.sort(key=category_order)
         slots = [self.seen[key] for key in keys]
         slots += [n_rows - sum(slots)] * rare + [self.n_missing] * bool(self.n_missing)
         shares = np.round(np.array(slots) / max(sum(slots), 1), 2)
@@ -663,8 +666,8 @@ def distinct_values(column: pd.Series, label: str) -> tuple[np.ndarray, list[Any
 
     Raises
     ------
-    TypeError, NotImplementedError
-        If a value is not hashable; the second is pyarrow's.
+    TypeError
+        If a value is not hashable.
     ValueError
         If the column is complex.
 
@@ -685,7 +688,11 @@ def distinct_values(column: pd.Series, label: str) -> tuple[np.ndarray, list[Any
         values: Any = column
         if isinstance(column.dtype, np.dtype) and column.dtype.kind in "Obiuf":
             values = narrow(column.to_numpy())  # an array's uniques are no Index, which is slow
-        codes, uniques = pd.factorize(values, use_na_sentinel=True)
+        try:
+            codes, uniques = pd.factorize(values, use_na_sentinel=True)
+        except (TypeError, NotImplementedError):  # values that are not hashable
+            refuse_objects(column, label)
+            raise
     if uniques.dtype.kind == "c":
         raise_complex(label)
     values = uniques.astype(object)
@@ -707,11 +714,7 @@ def factorize(column: pd.Series, label: str) -> Factors:
     >>> factors.codes.tolist(), factors.keys
     ([0, 1, -1, 0], [1, '1'])
     """
-    try:
-        codes, values = distinct_values(column, label)
-    except (TypeError, NotImplementedError):  # values that are not hashable
-        refuse_objects(column, label)
-        raise
+    codes, values = distinct_values(column, label)
     plain: type | None = _PLAIN_TYPES.get(types.infer_dtype(values, skipna=False))
     if plain is not None:
         return Factors(codes, list(map(plain, values)))  # some are numpy's
@@ -832,7 +835,7 @@ def _quoted(keys: list[Key] | tuple[Key, ...], n: int = 3) -> str:
     return ", ".join(quoted) + (", ..." if len(keys) > n else "")
 
 
-def _sort_key(key: Key) -> tuple[int, Any]:
+def category_order(key: Key) -> tuple[int, Any]:
     """Numbers, then text, then the rest; each by value."""
     if isinstance(key, pd.Timestamp):
         return (3, key) if key.tzinfo is None else (4, key)

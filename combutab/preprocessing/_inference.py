@@ -14,7 +14,13 @@ import pandas as pd
 
 from combutab.core.dates import find_number_format, split_dates
 from combutab.core.text import counted
-from combutab.preprocessing._columns import ColumnKind, column_kind, factorize, object_datetimes
+from combutab.preprocessing._columns import (
+    ColumnKind,
+    column_kind,
+    dtype_kind,
+    factorize,
+    object_datetimes,
+)
 from combutab.preprocessing._features import is_free_text
 from combutab.preprocessing._forms import find_text_form, measured_example
 from combutab.preprocessing._tables import as_pandas
@@ -274,7 +280,7 @@ def _odd(name: Any, column: pd.Series) -> Iterator[OddColumn]:
     if present.empty:
         yield OddColumn(name, "empty", "empty", "because no row has a value")
         return
-    if column_kind(column, by_dtype=True) == ColumnKind.NUMBER:
+    if dtype_kind(column.dtype) == ColumnKind.NUMBER:
         yield from _odd_numbers(name, present, len(column))
     elif is_text(column):
         yield from _odd_text(name, column)

@@ -293,7 +293,7 @@ def test_values_that_no_generator_takes(complaint, value):
     pytest.importorskip("pyarrow")
     pd.DataFrame({"a": [value, value, value], "b": [1, 2, 3]}).to_parquet("data.parquet")
     line = complaint(*SYNTH.replace("real.csv", "data.parquet").split())
-    assert said("column 'a' holds values that are not hashable...--drop", line)
+    assert said("column 'a', data row 1, holds a...--drop", line)
 
 
 @pytest.mark.usefixtures("folder", "uncomputed")

@@ -69,7 +69,7 @@ def test_what_cannot_be_learned_is_refused_before_training(cls, monkeypatch):
     model = make(cls)
     for values, says in [
         (["a", np.inf], "'bad' has infinite values"),
-        ([[1], [2]], "'bad' holds values that are not hashable"),
+        ([[1], [2]], "'bad'.*list"),
         ([1 + 2j, 3.0], "'bad' .*complex"),
     ]:
         table = pd.DataFrame({"bad": pd.Series(values * 25), "x": np.arange(50)})

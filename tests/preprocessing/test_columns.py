@@ -15,6 +15,7 @@ from combutab.preprocessing import (
     TableEncoder,
     as_pandas,
     column_kind,
+    dtype_kind,
     infer_task,
 )
 
@@ -67,14 +68,14 @@ OBJECTS = {  # that no dtype tells
 def test_by_dtype(name):
     column, kind = CASES[name]
     assert column_kind(column) == kind
-    assert column_kind(column, by_dtype=True) == ("category" if name == "string" else kind)
+    assert dtype_kind(column.dtype) == ("category" if name == "string" else kind)
 
 
 @pytest.mark.parametrize("name", OBJECTS)
 def test_by_value(name):
     column, kind = OBJECTS[name]
     assert column_kind(column) == kind
-    assert column_kind(column, by_dtype=True) == "category"
+    assert dtype_kind(column.dtype) == "category"
 
 
 def test_arrow_dtypes():

@@ -28,7 +28,7 @@ from combutab.preprocessing import (
     IdentifierColumn,
     NumberColumn,
     TableSchema,
-    column_kind,
+    dtype_kind,
     given_categories,
     given_identifiers,
     given_numbers,
@@ -207,7 +207,7 @@ def is_discrete(column: pd.Series, name: Any, facts: PublicFacts) -> bool:
     """Tell whether a column's categories are learned, not its bounds."""
     if name in facts.discrete:
         return True
-    return column_kind(column, by_dtype=True) != ColumnKind.NUMBER
+    return dtype_kind(column.dtype) != ColumnKind.NUMBER
 
 
 def learn_bounds(

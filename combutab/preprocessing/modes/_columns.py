@@ -570,14 +570,7 @@ def factorize_values(column: pd.Series, label: str) -> tuple[np.ndarray, list[An
     >>> factorize_values(pd.Series(["b", None, "a"]), "column 0")
     (array([ 1, -1,  0]), ['a', 'b'])
     """
-    try:
-        codes, values = distinct_values(column, label)
-    except (TypeError, NotImplementedError):
-        bad = next((v for v in column if not types.is_hashable(v)), None)
-        raise TypeError(
-            f"{label} holds values that are not hashable, such as {bad!r}; convert them to text or "
-            "tuples"
-        ) from None
+    codes, values = distinct_values(column, label)
     refuse_infinite([value for value in values if isinstance(value, float)], label)
     if isinstance(column.dtype, pd.CategoricalDtype):  # in its own order
         return codes, values
