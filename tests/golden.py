@@ -322,6 +322,24 @@ def comparison(folder):
 
 
 @case
+def comparison_tables(folder):
+    from sklearn.model_selection import TimeSeriesSplit
+
+    from combutab.model_selection import compare_activations
+
+    settings = {"activations": ["relu", "combu"], "seeds": 2, "folds": 3, "epochs": 3}
+    settings |= {"hidden": (8, 8)}
+    by_group = compare_activations(X, C, **settings, groups=np.arange(len(X)) % 20)
+    by_time = compare_activations(X, Y, **settings, cv=TimeSeriesSplit(3), test="wilcoxon")
+    tables = []
+    for comparison in (by_group, by_time):
+        tables += [comparison.results, comparison.summary]
+        tables += [comparison.baselines, comparison.baseline_results]
+        tables.append(comparison.best_estimator.predict(NEW))
+    return [table.drop(columns="seconds") if "seconds" in table else table for table in tables]
+
+
+@case
 def statistics(folder):
     from combutab import evaluation
 

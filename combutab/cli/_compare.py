@@ -12,7 +12,7 @@ import typer
 
 from combutab.cli import _options
 from combutab.cli._console import UserError, echo, refusals
-from combutab.core.text import counted
+from combutab.core.text import counted, format_p
 
 if TYPE_CHECKING:
     import numpy as np
@@ -539,7 +539,7 @@ def _table_columns(results: ActivationComparison) -> dict[str, list[str]]:
         "mean\nrank": [f"{row['mean_rank']:.2f}" if "mean_rank" in row else "" for row in rows],
         "p-value\n(Holm)": [
             "",
-            *(f"{row['p']:.4f}" if row["p"] >= 1e-4 else "< 0.0001" for row in other_rows),
+            *(format_p(row["p"]) for row in other_rows),
         ],
         "differs\nfrom best": [
             "(best)" if results.winner else "–",

@@ -60,6 +60,48 @@ def counted(n: int, what: str) -> str:
     return f"{n:,} {what}{'s' * (n != 1)}"
 
 
+def join_names(names: Iterable[object], n_shown: int | None = None) -> str:
+    """Join names with commas and "and"; if there are many, count those after the first ``n_shown``.
+
+    >>> join_names(["a"]), join_names("abc"), join_names("abcde", 2)
+    ('a', 'a, b and c', 'a, b and 3 more')
+    """
+    texts = [one_line(name) for name in names]
+    if n_shown is not None and len(texts) > n_shown + 1:
+        texts[n_shown:] = [f"{len(texts) - n_shown} more"]
+    if len(texts) < 2:
+        return "".join(texts)
+    return f"{', '.join(texts[:-1])} and {texts[-1]}"
+
+
+def join_with_smallest_p(names: Iterable[object], pvalues: Iterable[float]) -> str:
+    """Join the names of models that are not significantly different, with the smallest p-value.
+
+    >>> join_with_smallest_p(["a", "b"], [0.4, 1.0]), join_with_smallest_p(["a"], [0.4])
+    ('a and b (smallest p = 0.4)', 'a (p = 0.4)')
+    """
+    p = list(pvalues)
+    return f"{join_names(names)} ({'smallest ' * (len(p) > 1)}p {p_relation(min(p))})"
+
+
+def format_p(p: float) -> str:
+    """Format a p-value for a table.
+
+    >>> format_p(0.0312), format_p(1.0), format_p(3e-7)
+    ('0.031', '1', '< 0.0001')
+    """
+    return f"{p:.2g}" if p >= 1e-4 else "< 0.0001"
+
+
+def p_relation(p: float) -> str:
+    """Format a p-value with its relation, for a sentence.
+
+    >>> p_relation(0.0312), p_relation(3e-7)
+    ('= 0.031', '< 0.0001')
+    """
+    return f"= {format_p(p)}" if p >= 1e-4 else format_p(p)
+
+
 def one_line(error: object) -> str:
     """Write the message of an error on one line.
 

@@ -24,6 +24,13 @@ from combutab.evaluation._scores import (
     evaluate_held_out,
     evaluate_predictions,
 )
+from combutab.evaluation._sentences import (
+    interval_words,
+    p_words,
+    summarise,
+    summarise_nemenyi,
+    summarise_pairs,
+)
 from combutab.evaluation._statistics import (
     Interval,
     NemenyiResult,
@@ -35,13 +42,8 @@ from combutab.evaluation._statistics import (
     corrected_resampled_ttest,
     friedman,
     holm,
-    interval_words,
     mean_ranks,
     nemenyi,
-    p_words,
-    summarise,
-    summarise_nemenyi,
-    summarise_pairs,
     t_interval,
     wilcoxon,
 )

@@ -1,22 +1,18 @@
 """Grid search and comparison of activations, with networks trained together in stacks."""
 
-from combutab.model_selection._comparison import (
-    GUESSES,
-    ActivationComparison,
-    compare_activations,
-    run_comparison,
-    shown_range,
-)
+from combutab.model_selection._baselines import GUESSES
+from combutab.model_selection._comparison import compare_activations, run_comparison
 from combutab.model_selection._journal import checkpoint_differences
 from combutab.model_selection._plan import (
     BASELINES,
     DEFAULT_ACTIVATIONS,
-    ComparisonError,
     ComparisonPlan,
     plan_comparison,
 )
+from combutab.model_selection._result import ActivationComparison, shown_range
 from combutab.model_selection._scores import score_classifier, score_regressor
 from combutab.model_selection._search import StackedGridSearchCV
+from combutab.model_selection._target import ComparisonError
 
 __all__ = [
     "BASELINES",

@@ -20,7 +20,8 @@ from scipy import sparse
 from combutab._version import __version__
 from combutab.activations import make_activation
 from combutab.core.files import whole_file
-from combutab.model_selection._plan import ComparisonError, ComparisonPlan
+from combutab.model_selection._plan import ComparisonPlan
+from combutab.model_selection._target import ComparisonError
 
 _FORMAT = "scores of combutab, 2"
 _WHAT = ("activation", "baseline", "fold", "seed")  # identify a record

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from combutab.core.text import p_relation
 from combutab.evaluation import NemenyiResult
 from combutab.model_selection import ActivationComparison, shown_range
 from combutab.plotting._display import Display, new_figure, outside_legend, tidy
@@ -274,10 +275,9 @@ def plot_critical_difference(result: NemenyiResult) -> Figure:
     axes.set_yticks([])
     axes.spines["top"].set(position=("data", 0), bounds=(1, k))
     axes.spines[["left", "right", "bottom"]].set_visible(False)
-    p = result.friedman.pvalue
     figure.suptitle(
         f"Mean ranks over {result.n_rows} {result.rows}, 1 is the best "
-        f"(Friedman's test: {f'p = {p:.2g}' if p >= 1e-4 else 'p < 0.0001'})",
+        f"(Friedman's test: p {p_relation(result.friedman.pvalue)})",
         x=0.02,
         ha="left",
         fontsize=11,

@@ -11,6 +11,7 @@ import pandas as pd
 
 from combutab._version import __version__
 from combutab.core.metrics import METRICS, NOT_SHOWN
+from combutab.core.text import format_p, join_names, one_line
 from combutab.evaluation import interval_words
 from combutab.model_selection import GUESSES, ActivationComparison
 from combutab.plotting import plot_comparison
@@ -89,9 +90,9 @@ def _best_card(comparison: ActivationComparison) -> Card:
         case, level, word = "close", "fair", "several"
     else:
         case, level, word = "open", "unknown", "not decided"
-    lists = {"near": near, "behind": behind, "together": [best, *near]}
-    names = {name: _first_names(activations) for name, activations in lists.items()}
-    short, *said = say("best_card", why=case, best=_first_names([best]), **names)
+    lists: dict[str, Any] = {"near": near, "behind": behind, "together": [best, *near]}
+    names = {name: join_names(activations, _NAMED) for name, activations in lists.items()}
+    short, *said = say("best_card", why=case, best=one_line(best), **names)
     return Card("Best activation", level, word, short, tuple(said))
 
 
@@ -117,7 +118,7 @@ def _guess_card(comparison: ActivationComparison) -> Card:
     short, *said = say(
         "guess_card",
         why=why,
-        best=_first_names([comparison.best]),
+        best=one_line(comparison.best),
         score=score,
         label=label,
         others=other_measures,
@@ -144,13 +145,13 @@ def _learners_card(comparison: ActivationComparison) -> Card | None:
         which, why, level, word = names, "behind", "good", "yes"
     else:
         which, why, level, word = names[~differs], "near", "fair", "not significantly"
-    best, label = _first_names([comparison.best]), comparison.measure.title
+    best, label = one_line(comparison.best), comparison.measure.title
     scores = [(best, mean), *table[["baseline", "mean"]].itertuples(index=False)]
     short, *said = say(
         "learners_card",
         why=why,
         best=best,
-        which=_first_names(which),
+        which=join_names(which, _NAMED),
         n=len(which),
         label=label[0].upper() + label[1:],
         scores=", ".join(
@@ -158,15 +159,6 @@ def _learners_card(comparison: ActivationComparison) -> Card | None:
         ),
     )
     return Card("Better than other models", level, word, short, tuple(said))
-
-
-def _first_names(names: Any) -> str:
-    """Join names; of many, the first and how many more."""
-    texts = [" ".join(str(name).split()) for name in names]
-    n_more = len(texts) - _NAMED
-    if n_more > 1:
-        return f"{', '.join(texts[:_NAMED])} and {n_more} more"
-    return " and ".join([", ".join(texts[:-1]), texts[-1]]) if len(texts) > 1 else "".join(texts)
 
 
 # ---- The dot plot of a comparison as a part of its page ------------------------------------------
@@ -259,7 +251,7 @@ def _score_rows(comparison: ActivationComparison, table: pd.DataFrame) -> list[d
             "interval": interval_words(line["low"], line["high"], digits)
             or "the same in all folds",
             "mean_rank": f"{line.get('mean_rank', np.nan):.2f}",
-            "p": "–" if np.isnan(line["p"]) else _p_value(float(line["p"])),
+            "p": "–" if np.isnan(line["p"]) else format_p(line["p"]),
             "verdict": best if np.isnan(line["p"]) else _VERDICTS[bool(line["distinguishable"])],
             "guess": "yes" if line.get("beats_guess") else "no",
         }
@@ -322,12 +314,3 @@ def _decimals_shown(values: pd.Series) -> int:
 
 def _fixed(value: float, decimals: int) -> str:
     return "–" if value != value else f"{value:,.{decimals}f}"  # NaN: a class is in no test fold
-
-
-def _p_value(p: float) -> str:
-    """A p-value with two digits or so.
-
-    >>> [_p_value(p) for p in (1.0, 0.6332, 0.0312, 0.00029, 1e-7)]
-    ['1.00', '0.63', '0.031', '0.0003', '< 0.0001']
-    """
-    return "< 0.0001" if p < 1e-4 else f"{p:.{2 if p >= 0.1 else 3 if p >= 0.01 else 4}f}"

@@ -26,7 +26,7 @@ from combutab.model_selection import (
     compare_activations,
     plan_comparison,
 )
-from combutab.model_selection._comparison import other_measures
+from combutab.model_selection._sentences import other_measures
 from combutab.plotting import plot_comparison
 from combutab.preprocessing import TableEncoder
 from combutab.reports import render_report
