@@ -190,7 +190,6 @@ def _read_data_set(options: CompareOptions) -> _DataSet:
     data, target, reading = options.data, options.target, options.reading
     if data is None or target is None:
         raise UserError(f"give the column of {data} to predict: --target COLUMN")
-    _options.check_table(data, reading, target=target, drop=options.drop)
 
     from combutab.cli import _files
     from combutab.datasets import split_target

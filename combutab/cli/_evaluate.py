@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from combutab.cli._files import FileFormat
     from combutab.reports import SyntheticEvaluation
 
-# The names in combutab.evaluation, which takes seconds to import
-LEARNERS = ["linear", "decision_tree", "random_forest", "hist_gradient_boosting", "mlp", "xgboost"]
-LEARNERS += ["catboost"]
 _ROLES = {"real": "REAL", "synthetic": "SYNTHETIC", "test": "--test"}
 
 
@@ -159,7 +156,7 @@ def evaluate(options: EvaluateOptions) -> None:
 
 
 def _check_evaluate_options(options: EvaluateOptions, paths: Mapping[str, Path]) -> None:
-    """Check the options that need no table, and the headers of the tables."""
+    """Check the options that need no table."""
     _options.read_frequency(options.min_frequency)
     inputs = {_ROLES[role]: path for role, path in paths.items()}
     _options.check_outputs({"--out": options.out}, {**inputs, "--model": options.model})
@@ -167,19 +164,6 @@ def _check_evaluate_options(options: EvaluateOptions, paths: Mapping[str, Path])
     for option, value in (("--task", task), ("--metric", options.metric)):
         if value is not None and options.target is None:
             raise UserError(f"{option} {value} needs a column to predict: --target COLUMN")
-    reading = options.reading
-    _options.check_table(
-        options.real,
-        reading,
-        target=options.target,
-        discrete=options.discrete,
-        identifiers=options.identifiers,
-    )
-    for role, path in paths.items():
-        if role != "real":
-            _options.check_table(path, reading)
-    if options.model is not None:
-        _options.check_model(options.model)
     _check_same(paths)
 
 

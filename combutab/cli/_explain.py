@@ -84,7 +84,7 @@ def explain(options: ExplainOptions) -> None:
     out = options.out
     min_frequency = _options.read_frequency(options.min_frequency)
     _options.check_outputs({"--out": out}, {"MODEL": options.model, "DATA": options.data})
-    data = read_for_model(options, target=options.target, columns=options.columns)
+    data = read_for_model(options)
     if isinstance(data.target, list):
         raise UserError(
             f"{options.model} predicts {len(data.target)} columns, but only models of one column "

@@ -19,12 +19,12 @@ from combutab.cli._console import (
     UserError,
     echo,
     echo_on_terminal,
+    hint,
     no_early_ends,
     noted_warnings,
     own_warnings,
     refusals,
     spinner,
-    warn,
 )
 from combutab.core.text import counted, known_instead
 
@@ -172,6 +172,8 @@ def fit(options: FitOptions) -> None:
 
     estimator = _build_estimator(options, model, settings, data)
     split = _split_rows(estimator, data.X, options.split)
+    if options.split == "random":
+        _hint_at_time_order(split.X)
     names = _files.list_names(data.targets)
     echo_on_terminal(
         f"{options.data.name}: {counted(len(split.X), 'row')}, {data.task} of {names} by "
@@ -184,8 +186,6 @@ def fit(options: FitOptions) -> None:
         if training.startswith(("date", "free text")):
             echo_on_terminal(f"{column!r}: {training}")
     _save(copy(estimator).set_params(**random_split), options.out, data)
-    if options.split == "random" and len(data.targets) == 1:
-        _warn_of_time_order(split.X, data.y, data.task)
     echo(f"{data.task.capitalize()} of {names} with {model}: {_describe_training(estimator)}")
     scores = _print_scores(estimator, data, split, options.metric)
     estimator.set_params(**random_split)
@@ -229,14 +229,9 @@ def fit(options: FitOptions) -> None:
 
 def _read_fit_data(options: FitOptions) -> _Table:
     """Check the files, and read the features and the targets."""
-    data, reading, split = options.data, options.reading, options.split
+    data, reading = options.data, options.reading
     _options.check_outputs({"OUT": options.out, "--report": options.report}, {"DATA": data})
     _options.check_replaceable("--out", options.out)
-    columns: dict[str, Any] = {"discrete": options.discrete}
-    columns[f"split {split}"] = [split.partition(":")[2]] if ":" in split else None
-    _options.check_table(
-        data, reading, target=options.target, several=True, drop=options.drop, **columns
-    )
 
     import numpy as np
     import pandas as pd
@@ -462,43 +457,13 @@ def _for_all_rows(estimator: Any) -> tuple[Any, str]:
     ), f"for {counted(n_epochs, 'epoch')}, the best epoch of the first training"
 
 
-_MIN_ROWS, _MAX_ROWS = 500, 4000  # rows to train and test the trees that decide on the warning
-_LARGE_DIFFERENCE = 0.1  # in R2 or ROC AUC
-
-
-def _warn_of_time_order(X: pd.DataFrame, y: np.ndarray, task: str) -> None:
-    """Warn if the rows are sorted by date and the latest rows are much harder to predict.
-
-    Gradient-boosted trees are trained on the earliest 80 % of the rows, and on a random 80 %, and
-    scored on the remaining rows. This takes about a second.
-    """
-    import numpy as np
-    import pandas as pd
-
-    rows = np.arange(len(X))
-    if len(X) > _MAX_ROWS:
-        rows = np.linspace(0, len(X) - 1, _MAX_ROWS).astype(int)
+def _hint_at_time_order(X: pd.DataFrame) -> None:
+    """Print how to set the latest rows aside, if the rows are sorted by a column of dates."""
     name = _sorting_date(X)
-    if len(rows) < _MIN_ROWS or name is None:
-        return
-    table = X.iloc[rows]
-    time_order = np.argsort(table[name].to_numpy(), kind="stable")
-    random_order = np.random.default_rng(0).permutation(len(rows))
-    numbers = np.column_stack([_as_floats(column) for _, column in table.items()])
-    labels = y[rows].astype(float) if task == "regression" else pd.factorize(y[rows])[0]
-    time_scores = _score_of_trees(numbers[time_order], labels[time_order], task)
-    random_scores = _score_of_trees(numbers[random_order], labels[random_order], task)
-    if time_scores is None or random_scores is None:
-        return
-    if (
-        random_scores["score"] - time_scores["score"] > _LARGE_DIFFERENCE
-        and random_scores["low"] > time_scores["high"]
-    ):
-        warn(
-            f"the rows are sorted by {name!r}. Boosted trees that are trained on the earlier rows "
-            f"have {time_scores['title']} {time_scores['score']:.2f} on the latest rows, but "
-            f"{random_scores['score']:.2f} on random rows. The scores below may be too optimistic "
-            f"for future rows; use --split time:{name} to set the latest rows aside"
+    if name is not None:
+        hint(
+            f"the rows are sorted by {name!r}, but random rows are set aside, so the scores may be "
+            f"too optimistic for later rows; use --split time:{name} to set the latest rows aside"
         )
 
 
@@ -514,41 +479,6 @@ def _sorting_date(X: pd.DataFrame) -> str | None:
         if is_sorted and dates.nunique() > len(X) // 20:
             return str(name)
     return None
-
-
-def _score_of_trees(numbers: np.ndarray, labels: np.ndarray, task: str) -> Any:
-    """Score trees on the last fifth of the rows; None if no class in it was trained on."""
-    import numpy as np
-    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-
-    from combutab.core.threads import limit_openmp, tree_threads
-    from combutab.evaluation import evaluate_predictions
-
-    train, test = np.split(np.arange(len(labels)), [len(labels) * 4 // 5])
-    cls: Any = HistGradientBoostingRegressor
-    metric = "r2"
-    if task != "regression":
-        cls, metric = HistGradientBoostingClassifier, "roc_auc"
-        test = test[np.isin(labels[test], labels[train])]
-    if not len(test):
-        return None
-    model = cls(max_iter=50, early_stopping=False, random_state=0)
-    with limit_openmp(tree_threads(numbers[train].size)):
-        model.fit(numbers[train], labels[train])
-    scores = evaluate_predictions(
-        model, numbers[test], labels[test], scoring=[metric], n_resamples=50
-    )
-    return scores.table.iloc[0]
-
-
-def _as_floats(column: pd.Series) -> np.ndarray:
-    import pandas as pd
-
-    if pd.api.types.is_datetime64_any_dtype(column.dtype):
-        return column.astype("int64").to_numpy(dtype=float)
-    if pd.api.types.is_numeric_dtype(column.dtype):
-        return column.to_numpy(dtype=float, na_value=float("nan"))
-    return pd.factorize(column)[0].astype(float)
 
 
 # ---- Training, and scores on the rows that were set aside ----------------------------------------

@@ -50,14 +50,7 @@ def impute(options: ImputeOptions) -> None:
     if n_draws > 1:
         paths = [_options.path_beside(out, str(i + 1)) for i in range(n_draws)]
     _check_impute_options(options, paths)
-    reading = _options.with_known_header(options.reading, data, model_file)
-    _options.check_table(
-        data,
-        reading,
-        drop=options.drop,
-        discrete=options.discrete,
-        identifiers=options.named_identifiers,
-    )
+    reading = options.reading
 
     from combutab.cli import _files
 
@@ -124,8 +117,6 @@ def _check_impute_options(options: ImputeOptions, paths: list[Path]) -> None:
     for path in paths:
         _options.check_outputs({"OUT": path}, inputs | {"--save": options.save})
     _options.check_replaceable("--save", options.save)
-    if model_file is not None:
-        _options.check_model(model_file)
 
 
 def _fill(generator: Any, table: pd.DataFrame, n_draws: int, seed: int) -> list[pd.DataFrame]:

@@ -24,7 +24,7 @@ import typer
 from combutab.cli._console import UserError
 from combutab.core.metrics import METRICS, metric_names
 from combutab.core.text import no_column, parse_seconds
-from combutab.core.textfile import SEPARATORS, Reading, read_header, suggest_header
+from combutab.core.textfile import SEPARATORS, Reading
 
 GENERATORS = ["ctgan", "tabflow", "tvae"]  # of combutab.generators, which takes seconds to import
 Options = TypeVar("Options")
@@ -537,48 +537,6 @@ def split_condition(option: str, text: str, columns: Iterable[Any]) -> tuple[str
     raise UserError(f"{option} {text!r}: {no_column(name, names)}")
 
 
-def _check_requests(requests: Mapping[str, Sequence[str] | None], columns: Iterable[Any]) -> None:
-    """Check that the columns that --condition and --shares name exist."""
-    columns = list(columns)
-    for option, texts in requests.items():
-        for text in texts or ():
-            split_condition(option, text, columns)
-
-
-def check_table(
-    path: Path,
-    reading: Reading,
-    *,
-    target: str | None = None,
-    several: bool = False,
-    drop: Sequence[str] | None = None,
-    requests: Mapping[str, Sequence[str] | None] | None = None,
-    **columns: Sequence[str] | None,
-) -> None:
-    """Check that the file of a table can be read and has the columns that options name.
-
-    ``requests`` holds the values of --condition and --shares, ``columns`` those of other options
-    that take column names. With ``several``, --target may name more than one column. Only the
-    header of a text file is read. Raises TableError or UserError.
-    """
-    names = read_header(path, reading)
-    if names is None:
-        return
-    try:
-        if target is not None:
-            find_targets(target, names, several=several)
-        dropped = find_dropped(drop, names, target)
-        names = [name for name in names if name not in dropped]
-        for option, texts in columns.items():
-            find_columns(f"--{option}", texts, names)
-        _check_requests(requests or {}, names)
-    except UserError as error:
-        suggestion = suggest_header(path, reading, target)
-        if suggestion is None:
-            raise
-        raise UserError(f"{error}; {suggestion}") from error
-
-
 # ---- Files that options name ---------------------------------------------------------------------
 
 
@@ -623,39 +581,6 @@ def check_ending(path: Path) -> None:
             import pyarrow  # noqa: F401
         except ImportError as error:
             raise UserError("writing Parquet needs pyarrow: pip install pyarrow") from error
-
-
-def with_known_header(reading: Reading, data: Path, model: Path | None) -> Reading:
-    """Use the header row of the model's table, unless --header-row is given."""
-    from combutab.core.files import read_model
-
-    if model is None or reading.header_row is not None or not is_text_file(data):
-        return reading
-    try:
-        header, _ = read_model(model, arrays=False)
-        row = header["forms"]["header_row"]
-    except (OSError, ValueError, KeyError, TypeError):  # loading reports a damaged file
-        return reading
-    return replace(reading, header_row=row) if type(row) is int and row > 1 else reading
-
-
-def check_model(path: Path, requests: Mapping[str, Sequence[str] | None] | None = None) -> None:
-    """Check that a file holds a model, before the libraries that load it are imported.
-
-    Raises UserError if it does not, or if the model's table has no column that --condition or
-    --shares names.
-    """
-    from combutab.core.files import read_model
-
-    try:
-        header, _ = read_model(path, arrays=False)
-    except (OSError, ValueError) as error:
-        raise UserError(str(error)) from error
-    try:
-        names, *_ = header["encoder"]["schema"]["@TableSchema"]["names"]["@index"]
-    except (KeyError, TypeError):  # another model or a damaged file: loading raises the error
-        return
-    _check_requests(requests or {}, names)
 
 
 def check_replaceable(option: str, path: Path | None) -> None:

@@ -85,7 +85,7 @@ def predict(options: PredictOptions) -> None:
     out = options.out
     _options.check_ending(out)
     _options.check_outputs({"OUT": out}, {"MODEL": options.model, "DATA": options.data})
-    data = read_for_model(options, keep=options.keep)
+    data = read_for_model(options)
 
     import pandas as pd
 
@@ -118,19 +118,13 @@ def predict(options: PredictOptions) -> None:
     echo_on_terminal(f"Wrote {len(table):,} predictions to {out} ({seconds:.1f} s)")
 
 
-def read_for_model(options: ModelOptions, target: str | None = None, **columns: Any) -> ModelData:
-    """Load a model, and read a table in the format of the model's table.
-
-    ``target`` and ``columns`` are values of options that name columns.
-    """
+def read_for_model(options: ModelOptions) -> ModelData:
+    """Load a model, and read a table in the format of the model's table."""
     path, model = options.data, options.model
-    _options.check_model(model)
-    reading = _options.with_known_header(options.reading, path, model)
-    _options.check_table(path, reading, target=target, **columns)
 
     from combutab.cli import _files
 
-    table, table_forms = _files.read_file(path, reading, _files.read_format(model))
+    table, table_forms = _files.read_file(path, options.reading, _files.read_format(model))
 
     from combutab import estimators
     from combutab.datasets.tables import TableFile

@@ -39,8 +39,6 @@ def sample(options: SampleOptions) -> None:
     out = options.out
     _options.check_ending(out)
     _options.check_outputs({"OUT": out}, {"MODEL": options.model})
-    requests = {"--condition": options.condition, "--shares": options.shares}
-    _options.check_model(options.model, requests)
 
     from combutab.cli import _files, _generators
 

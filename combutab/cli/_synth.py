@@ -149,7 +149,7 @@ def synth(options: SynthOptions) -> None:
 
 
 def _check_synth_options(options: SynthOptions) -> None:
-    """Check all options that need no table, and the header of the table."""
+    """Check all options that need no table."""
     _options.check_ending(options.out)
     outputs = {"OUT": options.out, "--save": options.save, "--report": options.report}
     outputs |= {"--checkpoint": options.checkpoint}
@@ -174,15 +174,6 @@ def _check_synth_options(options: SynthOptions) -> None:
         )
     if options.holdout is not None and not 0 <= options.holdout <= _MAX_HOLDOUT:
         raise UserError(f"--holdout must lie between 0 and {_MAX_HOLDOUT}, got {options.holdout:g}")
-    _options.check_table(
-        options.data,
-        options.reading,
-        target=options.target,
-        drop=options.drop,
-        requests={"--condition": options.condition, "--shares": options.shares},
-        discrete=options.discrete,
-        identifiers=options.named_identifiers,
-    )
 
 
 # ---- The report, and the rows that are held out for it -------------------------------------------

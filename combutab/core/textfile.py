@@ -101,14 +101,14 @@ def check_separator(sep: str) -> str:
     return sep
 
 
-def read_bytes(path: Path, unzip: bool, max_bytes: int = -1) -> bytes:
-    """Read the bytes of a file, or the first ones; raises TableError if it cannot be read."""
+def read_bytes(path: Path, unzip: bool) -> bytes:
+    """Read the bytes of a file; raises TableError if it cannot be read."""
     try:
         with path.open("rb") as file:
             if not unzip:
-                return file.read(max_bytes)
+                return file.read()
             with gzip.open(file) as unzipped:
-                return unzipped.read(max_bytes)
+                return unzipped.read()
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise TableError(f"{path} is not a complete gzip file: {error}") from error
     except OSError as error:
@@ -295,51 +295,6 @@ def detect_separator(text: str, usual_separator: str) -> str:
     return likely_separator if len(header) == 1 else usual_separator
 
 
-def read_header(path: Path, reading: Reading) -> list[str] | None:
-    """Read the column names of a text file; None for other files.
-
-    Raises TableError if the first rows show that the table cannot be read.
-    """
-    rows = _first_rows(path, reading)
-    if rows is None:
-        return None
-    header = _header_of(path, rows)
-    refuse_repeated_names(str(path), header, header_words(rows))
-    return [name or f"Unnamed: {j}" for j, name in enumerate(header)]  # as pandas names them
-
-
-def suggest_header(path: Path, reading: Reading, name: str | None = None) -> str | None:
-    """Suggest the line of the header in a text file, if it seems to be another than was read.
-
-    ``name`` is a column that the header must contain, if it is known.
-    """
-    rows = _first_rows(path, reading)
-    return None if rows is None else header_words(rows, name)
-
-
-def _first_rows(path: Path, reading: Reading) -> list[tuple[int, list[str]]] | None:
-    """Read the first rows of a text file with their line numbers; None for other files."""
-    extension = extension_of(path)
-    if extension not in SEPARATORS:
-        if not path.stat().st_size:
-            raise TableError(f"{path} is empty")
-        return None
-    usual_separator = check_separator(SEPARATORS[extension] if reading.sep is None else reading.sep)
-    data = read_bytes(path, extension.endswith(".gz"), _HEAD)
-    if len(data) == _HEAD and not data.startswith(tuple(_MARKS)):  # the last letter may be cut
-        data = data[: max(data.rfind(b"\n"), data.rfind(b"\r")) + 1] or data
-    encoding = reading.encoding or detect_encoding(data)
-    text = text_of(path, data, encoding, reading.n_lines_above)
-    separator = (
-        usual_separator if reading.sep is not None else detect_separator(text, usual_separator)
-    )
-    try:
-        return list(itertools.islice(_numbered_rows(text, separator, reading), _ROWS))
-    except csv.Error as error:
-        line = reading.n_lines_above + 1
-        raise TableError(f"cannot parse {path}: line {line}: {error}") from error
-
-
 def _numbered_rows(text: str, separator: str, reading: Reading) -> Iterator[tuple[int, list[str]]]:
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
     for row in rows:
@@ -349,7 +304,7 @@ def _numbered_rows(text: str, separator: str, reading: Reading) -> Iterator[tupl
 # ---- A header that is not in the first line ------------------------------------------------------
 
 
-def header_words(rows: Sequence[tuple[int, list[str]]], name: str | None = None) -> str | None:
+def header_words(rows: Sequence[tuple[int, list[str]]]) -> str | None:
     """Suggest which of the first rows is the header, if it does not seem to be the first one.
 
     >>> header_words([(1, ["Sales"]), (3, ["day", "n"]), (4, ["3.5.", "7"]), (5, ["4.5.", "8"])])
@@ -357,11 +312,7 @@ def header_words(rows: Sequence[tuple[int, list[str]]], name: str | None = None)
     """
     rows = [(line, [cell.strip() for cell in row]) for line, row in rows]
     rows = [(line, row) for line, row in rows if any(row)]
-    cells = [row for _, row in rows]
-    position = None
-    if name is not None:
-        position = next((j for j, row in enumerate(cells) if name in row), None)
-    position = position or _header_position(cells)
+    position = _header_position([row for _, row in rows])
     if not position:
         return None
     line, row = rows[position]
