@@ -20,7 +20,7 @@ from combutab.core.text import known_instead
 from combutab.generators import check_conditions
 from combutab.generators.conditions import on_clocks, read_conditions
 from combutab.generators.shares import read_shares
-from combutab.preprocessing import IdentifierColumn, ModeEncoder, NumberColumn
+from combutab.preprocessing import ModeEncoder
 from combutab.preprocessing.amounts import Form as AmountForm
 
 # a value may contain "|" and ":"
@@ -47,7 +47,7 @@ def parse_conditions(
     conditions: dict[Any, list[Any] | tuple[Any, Any]] = {}
     for key, value in _split_requests("--condition", texts, encoder):
         name, column = str(key), encoder.columns_[encoder.schema_.position(key)]
-        if isinstance(column, NumberColumn):
+        if column.is_continuous:
             conditions[key] = _continuous_values(name, value, column.bounds, forms)
             continue
         values = _discrete_values(name, value, encoder.categories_[key], forms)
@@ -82,7 +82,7 @@ def parse_shares(
         shares[key] = column_shares = {}
         for value, share in _split_shares(name, text):
             value_key: tuple[Any, ...] | None
-            if isinstance(column, NumberColumn):
+            if column.is_continuous:
                 parsed_value = _continuous_values(name, value, column.bounds, forms)
                 if isinstance(parsed_value, list) and len(parsed_value) > 1:
                     raise UserError(
@@ -134,7 +134,7 @@ def _split_requests(
             raise UserError(f"{option} names {name!r} twice; join them: {CONDITION_FORMS[option]}")
         named_columns.add(name)
         j = names.index(name)
-        if isinstance(encoder.columns_[j], IdentifierColumn):
+        if encoder.columns_[j].is_identifier:
             raise UserError(
                 f"{name!r} is an identifier column, whose values are newly made; leave it out of "
                 f"{option}, or name the identifier columns with --identifiers"

@@ -44,9 +44,9 @@ def number_kind(dtype: Any) -> str | None:
 
 def is_binary(coder: Coder) -> bool:
     """Whether the only values of a column are 0 and 1, or False and True."""
-    if isinstance(coder, NumberColumn):
+    if coder.is_continuous:
         return number_kind(coder.bounds.dtype) == "number" and bool(coder.bounds.iloc[1] == 1)
-    return isinstance(coder, CategoryColumn) and set(coder.keys) <= {0, 1}
+    return coder.categories is not None and set(coder.keys) <= {0, 1}
 
 
 def count_values(coder: Coder, condition: Condition | None, is_computed: bool) -> float:
@@ -55,14 +55,13 @@ def count_values(coder: Coder, condition: Condition | None, is_computed: bool) -
     Rows with missing values are not compared with others. The bounds of a column that is computed
     do not limit its values.
     """
-    if isinstance(coder, IdentifierColumn):
+    if coder.is_identifier:
         return math.inf
     if isinstance(condition, Codes):
-        missing = coder.size - 1 if coder.missing else -1
-        return math.inf if missing in condition.codes else len(condition.codes)
+        return math.inf if coder.missing_code in condition.codes else len(condition.codes)
     if isinstance(condition, PointConditions):
         return math.inf if condition.missing else len(condition.values)
-    if isinstance(coder, CategoryColumn):
+    if not coder.is_continuous:
         return math.inf if coder.missing else len(coder.keys)
     has_range = isinstance(condition, Range)
     step = _grid_step(coder)
@@ -78,7 +77,7 @@ def count_values(coder: Coder, condition: Condition | None, is_computed: bool) -
 def _grid_step(coder: NumberColumn) -> float:
     """The distance of neighbouring numbers, in the units of the format; 0 if it is unknown."""
     format = coder.format
-    if hasattr(format, "step"):  # days of a time zone may be an hour shorter
+    if format.is_integer:  # days of a time zone may be an hour shorter
         has_zone = getattr(format.dtype, "tz", None) is not None
         return float(format.step * 23 / 24 if has_zone else format.step)
     return 0.0 if format.decimals is None else math.ldexp(10.0**-format.decimals, -format.exponent)
@@ -86,7 +85,7 @@ def _grid_step(coder: NumberColumn) -> float:
 
 def extend_bounds(coder: Coder, values: pd.Series) -> Coder:
     """A column whose bounds include the values."""
-    if not isinstance(coder, NumberColumn):
+    if not coder.is_continuous:
         return coder
     format, kind = coder.format, number_kind(coder.bounds.dtype)
     if kind != "number" and isinstance(coder.bounds.dtype, pd.ArrowDtype):
@@ -101,7 +100,7 @@ def extend_bounds(coder: Coder, values: pd.Series) -> Coder:
     if not len(x):
         return coder
     low, high = x.min(), x.max()
-    if not hasattr(format, "decimals"):
+    if format.is_integer:
         low, high = math.floor(low), math.ceil(high)
     low, high = min(format.low, low), max(format.high, high)
     return replace(coder, format=replace(format, low=low, high=high))
@@ -109,10 +108,10 @@ def extend_bounds(coder: Coder, values: pd.Series) -> Coder:
 
 def hold_values(coder: Coder, values: pd.Series) -> tuple[pd.Series, np.ndarray]:
     """Values in the dtype and format of a column, and which of them it can have, (n,) bool."""
-    if isinstance(coder, CategoryColumn):
+    if coder.categories is not None:
         codes = np.array([coder.codes.get(value, -1) for value in values.astype(object)], dtype=int)
         return coder.decode(np.maximum(codes, 0)), codes >= 0
-    assert isinstance(coder, NumberColumn)
+    assert coder.is_continuous
     if number_kind(coder.bounds.dtype) != "number":
         return _hold_moments(coder, values)
     if types.is_bool_dtype(values.dtype):
@@ -120,7 +119,7 @@ def hold_values(coder: Coder, values: pd.Series) -> tuple[pd.Series, np.ndarray]
     values = exact_operand(values)
     if not is_number(values):
         return _hold_nothing(coder, len(values))
-    if hasattr(coder.format, "step"):
+    if coder.format.is_integer:
         return _hold_integers(coder, values)
     x, format = as_floats(values), coder.format
     if format.decimals is not None:

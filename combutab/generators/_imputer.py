@@ -24,7 +24,7 @@ from combutab.core.rng import Stream, fold_in, seed_from
 from combutab.core.tasks import CallbackSupport, fit_task
 from combutab.generators._imputing import decode_numbers, warn_of_empty_columns
 from combutab.generators._tabflow import TabFlow
-from combutab.preprocessing import IncompleteTable, ModeTable, NumberColumn, validate_table
+from combutab.preprocessing import IncompleteTable, ModeTable, validate_table
 
 # ---- Conditional means of missing cells: a generator's, corrected by linear regressions ----------
 
@@ -105,7 +105,7 @@ class ConditionalMean:
         self.model = model
         spans = model.encoder_.layout_.spans
         columns = [model.encoder_.columns_[span.column] for span in spans]
-        self._numbers = {i: c for i, c in enumerate(columns) if isinstance(c, NumberColumn)}
+        self._numbers = {i: c for i, c in enumerate(columns) if c.is_continuous}
         table = IncompleteTable(model.encoder_, model.rules_.learned.extend(X))
         n_rows = len(table.missing)
         rows = np.sort(np.random.default_rng(seed).permutation(n_rows)[:_MOST_ROWS])

@@ -27,11 +27,8 @@ from combutab.generators.sampling import (
     join,
 )
 from combutab.preprocessing import (
-    CategoryColumn,
-    IdentifierColumn,
     IncompleteTable,
     ModeEncoder,
-    NumberColumn,
     Table,
     as_pandas,
     fill_polars,
@@ -142,7 +139,7 @@ class MissingCells:
             if is_fixed.any():
                 cells = self._cells[name].iloc[rows[is_fixed]]
                 columns[name] = put_cells(column, is_fixed, cells)
-            if isinstance(self.rules.coders[name], IdentifierColumn):
+            if self.rules.coders[name].is_identifier:
                 columns[name] = columns[name].mask(~is_fixed)  # made when all rows are complete
         picks = pd.util.hash_pandas_object(pd.DataFrame(codes), index=False).to_numpy() % 2**32
         coders = self.rules.coders
@@ -164,7 +161,7 @@ def warn_of_empty_columns(encoder: ModeEncoder) -> None:
     empty = [
         name
         for name, coder in zip(encoder.schema_.keys, encoder.columns_, strict=True)
-        if isinstance(coder, CategoryColumn) and not coder.keys and not coder.rare
+        if coder.categories is not None and not coder.keys and not coder.rare
     ]
     if empty:
         listed = ", ".join(map(repr, empty[:_N_LISTED])) + ", ..." * (len(empty) > _N_LISTED)
@@ -252,8 +249,8 @@ class Imputing:
         means: dict[int, np.ndarray] = {}
         for i, span in enumerate(encoder.layout_.spans if n_draws > 1 else ()):
             coder = encoder.columns_[span.column]
-            if isinstance(coder, NumberColumn):
-                columns = [coder.decode(v[:, span.value_index], c[:, i]) for v, c in draws]
+            if coder.is_continuous:
+                columns = [coder.decode(c[:, i], v[:, span.value_index]) for v, c in draws]
                 numbers, missing = zip(*(coder.format.read(c, "") for c in columns), strict=True)
                 means[i] = np.where(np.any(missing, axis=0), np.nan, np.mean(numbers, axis=0))
             else:
@@ -308,10 +305,8 @@ def decode_numbers(
     for i, span_numbers in numbers.items():
         j = encoder.layout_.spans[i].column
         format: Any = encoder.columns_[j].format  # type: ignore[union-attr]
-        if hasattr(format, "decimals"):
-            format = replace(format, decimals=None)
         missing = np.isnan(span_numbers)
-        column = format.write(np.where(missing, 0.0, span_numbers), missing)
+        column = format.with_decimals(None).write(np.where(missing, 0.0, span_numbers), missing)
         write_column(table, encoder.schema_.keys[j], column)
     return table
 
@@ -401,10 +396,10 @@ class Donors:
         """Numbers of rows and donors in the donors' standard deviations; None for categories."""
         span = self.encoder.layout_.spans[i]
         coder = self.encoder.columns_[span.column]
-        if not isinstance(coder, NumberColumn):
+        if not coder.is_continuous:
             return None
         row_numbers, donor_numbers = (
-            coder.format.read(coder.decode(v[:, span.value_index], c[:, i]), "")[0]
+            coder.format.read(coder.decode(c[:, i], v[:, span.value_index]), "")[0]
             for v, c in ((values, codes), (self.values, self.codes))
         )
         present = donor_numbers[~self.missing[:, i]]
@@ -466,9 +461,8 @@ def draw_nearest(
         rows = np.flatnonzero(unknown & donors.missing[choice, i])
         if len(rows) and i in present:
             uniform = random_uniform([fold_in(key, Stream.CODES, i)], len(rows))[0].numpy()
-            allowed, coder = np.array(present[i]), encoder.columns_[span.column]
-            modes = coder.mixture.weights if isinstance(coder, NumberColumn) else None
-            weights = encoder.category_counts_[i] if modes is None else modes
+            allowed = np.array(present[i])
+            weights = encoder.columns_[span.column].code_weights
             drawn[rows, i] = allowed[invert(weights[allowed], uniform)]
             if index is not None:
                 drawn_values[rows, index] = 0.0  # the middle of a mode

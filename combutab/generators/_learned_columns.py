@@ -26,7 +26,7 @@ from combutab.generators._relations import (
 )
 from combutab.generators.constraints import Constraint
 from combutab.generators.expressions import as_floats, as_operand
-from combutab.preprocessing import NumberColumn, Table, as_pandas, find_identifiers, to_ticks
+from combutab.preprocessing import Table, as_pandas, find_identifiers, to_ticks
 
 _REPEATED = 0.05  # of the rows, in which a column has the value of another one
 _BEYOND_CHANCE = 25  # times as often as if one column were shuffled
@@ -244,7 +244,7 @@ def order_relations(
                 f"{listed} compute the same columns from one another; leave one of them out"
             )
     for name, (column, source) in learned.repetitions.items():
-        if coders is None or all(isinstance(coders[n], NumberColumn) for n in (column, source)):
+        if coders is None or all(coders[n].is_continuous for n in (column, source)):
             _add_first([RepetitionRelation(column, (source, name), (source,))], relations)
     ordered = _sort_relations(relations)
     if ordered is None:

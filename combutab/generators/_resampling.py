@@ -12,7 +12,6 @@ import scipy.sparse
 from sklearn.utils.multiclass import check_classification_targets
 
 from combutab.preprocessing import (
-    CategoryColumn,
     ModeEncoder,
     append_cells,
     as_pandas,
@@ -106,10 +105,8 @@ class Resampling:
     def _refuse_rare(self, target: pd.Series, classes: list[Any]) -> None:
         """Refuse classes that the generator would not learn, before it is fitted."""
         encoder = ModeEncoder(min_frequency=self.min_frequency).fit(target.to_frame())
-        (coder,) = encoder.columns_
-        assert isinstance(coder, CategoryColumn)
         for label in classes:
-            if label not in coder.codes:
+            if label not in encoder.categories_[target.name]:
                 raise ValueError(
                     f"class {label!r} has {(target == label).sum()} rows, too few to be learned "
                     f"with min_frequency={self.min_frequency}; lower it, or leave the class out "

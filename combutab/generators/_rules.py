@@ -35,9 +35,7 @@ from combutab.generators.conditions import (
 from combutab.generators.constraints import Constraint
 from combutab.preprocessing import (
     ColumnForm,
-    IdentifierColumn,
     ModeEncoder,
-    NumberColumn,
 )
 
 _MAX_RARE_SHARE = 0.1  # of the rows, beyond which there is a warning
@@ -425,7 +423,7 @@ class Rules:
     def has_identifiers(self, constraint: Constraint) -> bool:
         """Whether a column of a constraint holds identifiers."""
         names = constraint.find_columns(self.names)
-        return any(isinstance(self.coders[name], IdentifierColumn) for name in names)
+        return any(self.coders[name].is_identifier for name in names)
 
     @property
     def unique(self) -> list[tuple[Any, tuple[Any, ...]]]:
@@ -475,8 +473,8 @@ class Rules:
 
 def _decimals_of(coder: Coder) -> int | None:
     """The number of decimals of a column of numbers; None for other columns."""
-    if isinstance(coder, NumberColumn) and number_kind(coder.bounds.dtype) == "number":
-        return getattr(coder.format, "decimals", 0)
+    if coder.is_continuous and number_kind(coder.bounds.dtype) == "number":
+        return coder.format.decimals
     return None
 
 

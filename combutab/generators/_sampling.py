@@ -35,7 +35,6 @@ from combutab.generators.sampling import (
 )
 from combutab.generators.shares import ColumnShares, draw_shares, given_values, read_shares
 from combutab.preprocessing import (
-    IdentifierColumn,
     ModeEncoder,
     Table,
     as_pandas,
@@ -325,7 +324,8 @@ class Sampling(Generic[NetworkT]):
         key, sampler = self.sample_key(random_state), self.sampler()
         written, has_identifiers = dict(unsampled), False
         for name, cells in unsampled.items():
-            if isinstance(coder := rules.coders[name], IdentifierColumn):
+            coder = rules.coders[name]
+            if coder.is_identifier:
                 column = cells.astype(object).reindex(range(len(conditions)))
                 new = coder.beside(column)  # for rows without one
                 written[name] = put_cells(column, column.isna().to_numpy(), new)

@@ -16,8 +16,6 @@ import pandas as pd
 from pandas.api import types
 
 from combutab.preprocessing import (
-    CategoryColumn,
-    IdentifierColumn,
     ModeEncoder,
     NumberColumn,
     put_cells,
@@ -42,9 +40,10 @@ class Codes:
 
     def single_value(self, coder: Any) -> pd.Series | None:
         """The only value of a discrete column that meets it, a Series of one; None if several."""
-        if len(self.codes) > 1 or not isinstance(coder, CategoryColumn):
+        if len(self.codes) > 1 or coder.is_continuous:
             return None
-        return coder.decode(np.array(self.codes))
+        value: pd.Series = coder.decode(np.array(self.codes))
+        return value
 
 
 @dataclass(frozen=True)
@@ -333,7 +332,7 @@ def read_each(
 def _read_nearest(encoder: ModeEncoder, column: Any, value: Any) -> tuple[Condition | None, Any]:
     """The condition nearest to a value that is never sampled, and the value itself."""
     coder = encoder.columns_[encoder.schema_.position(column)]
-    if not isinstance(coder, NumberColumn):
+    if not coder.is_continuous:
         return None, value
     number = _as_number(column, coder, value)
     if isinstance(number, Real) and math.isinf(number):
@@ -359,9 +358,9 @@ def read_values(encoder: ModeEncoder, column: Any, values: list[Any]) -> Conditi
     """Read a condition on values of a column; None if every row meets it."""
     j = encoder.schema_.position(column)
     coder, label = encoder.columns_[j], encoder.schema_.label(j)
-    if isinstance(coder, NumberColumn):
+    if coder.is_continuous:
         return _read_numbers(encoder, j, coder, values)
-    if isinstance(coder, CategoryColumn) and _is_moment(coder.values.dtype):
+    if coder.categories is not None and _is_moment(coder.values.dtype):
         values = [v if _is_no_value(v) else _as_value(v, coder.values) for v in values]
     codes = [coder.code(value, label) for value in values]  # raises for unknown ones
     if coder.size == 1:
@@ -398,10 +397,12 @@ def _as_held(column: Any, coder: NumberColumn, value: Any) -> pd.Series:
     if not lowest <= number <= highest:
         raise ValueError(f"{column!r} is never {value!r}: its values lie in {lowest} to {highest}")
     column_value = _as_written(coder, number)
-    if getattr(coder.format, "step", 0) == 1:  # of all whole numbers or ticks: not by way of floats
+    if (
+        coder.format.is_integer and coder.format.step == 1
+    ):  # of all whole numbers or ticks: not by way of floats
         integer = number if _is_moment(coder.bounds.dtype) else round(number)
         column_value = pd.Series([integer]).astype(coder.format.dtype)
-    if getattr(coder.format, "decimals", 0) is None:  # of any number of digits: as it is
+    if coder.format.decimals is None:  # of any number of digits: as it is
         column_value = pd.Series([number]).astype(coder.format.dtype)
     elif not _same_number(python_scalar(column_value.iloc[0]), number):
         raise ValueError(
@@ -442,15 +443,15 @@ def read_range(encoder: ModeEncoder, column: Any, ends: tuple[Any, ...]) -> Rang
         )
     j = encoder.schema_.position(column)
     coder = encoder.columns_[j]
-    constant = isinstance(coder, CategoryColumn) and coder.size == 1 and not coder.missing
-    if isinstance(coder, CategoryColumn) and not (constant and _is_ordered(coder.values)):
+    if coder.is_identifier:
+        coder.code(ends, encoder.schema_.label(j))  # raises
+        return None
+    is_ordered = coder.size == 1 and not coder.missing and _is_ordered(coder.examples)
+    if not coder.is_continuous and not is_ordered:
         raise ValueError(
             f"column {column!r} is discrete, and {ends!r} is a range; give the values as a list"
         )
-    if isinstance(coder, IdentifierColumn):
-        coder.code(ends, encoder.schema_.label(j))  # raises
-        return None
-    values = coder.values.iloc[[0, 0]] if isinstance(coder, CategoryColumn) else coder.bounds
+    values = coder.bounds if coder.is_continuous else coder.values.iloc[[0, 0]]
     low, high = (None if end is None else range_end(column, end, values) for end in ends)
     if low is not None and high is not None and low > high:
         raise ValueError(f"the range {ends!r} of {column!r} is empty")
@@ -459,16 +460,14 @@ def read_range(encoder: ModeEncoder, column: Any, ends: tuple[Any, ...]) -> Rang
     if not is_outside:  # an end outside is open: a column of dates may not hold it
         low = None if low is None or low <= lowest else low
         high = None if high is None or high >= highest else high
-    between = (
-        not is_outside and isinstance(coder, NumberColumn) and not _holds_any(coder, low, high)
-    )
+    between = not is_outside and coder.is_continuous and not _holds_any(coder, low, high)
     if is_outside or between:
         rounded = ", rounded" if between else ""
         raise ValueError(
             f"no value of {column!r} lies in the range {ends!r}: they lie in {lowest} to "
             f"{highest}{rounded}"
         )
-    return None if isinstance(coder, CategoryColumn) else Range(column, low, high)
+    return Range(column, low, high) if coder.is_continuous else None
 
 
 def _holds_any(coder: NumberColumn, low: Any, high: Any) -> bool:

@@ -36,7 +36,7 @@ from combutab.generators.expressions import (
     is_number,
     subtract,
 )
-from combutab.preprocessing import IdentifierColumn, NumberColumn, Table
+from combutab.preprocessing import Table
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "<": operator.lt,
@@ -111,7 +111,7 @@ class Constraint(ABC):
     def check_coders(self, coders: Mapping[Any, Coder]) -> None:
         """Raise ValueError if it does not apply to the kind of a column."""
         for name, coder in coders.items():
-            if isinstance(coder, IdentifierColumn):
+            if coder.is_identifier:
                 raise ValueError(
                     f"{self!r} is about {name!r}, which holds identifiers that get new values; "
                     "leave the constraint out, or list the identifier columns explicitly"
@@ -647,7 +647,7 @@ class FixedCombinations(_OfColumns):
         """See `Constraint`."""
         super().check_coders(coders)
         for name, coder in coders.items():
-            if isinstance(coder, NumberColumn):
+            if coder.is_continuous:
                 raise ValueError(
                     f"{self!r} needs discrete columns, but {name!r} is continuous; "
                     "list it in discrete_columns, or leave the constraint out"

@@ -48,7 +48,6 @@ from combutab.generators.conditions import (
 )
 from combutab.nn import RowSpans, StackedNetwork
 from combutab.preprocessing import (
-    CategoryColumn,
     ModeEncoder,
     NumberColumn,
     ParquetParts,
@@ -386,7 +385,7 @@ class Sampler(Generic[NetworkT]):
         by_column = {self.encoder.schema_.position(c.column): c for c in conditions}
         for i, span in enumerate(spans):
             coder, condition = self.encoder.columns_[span.column], by_column.get(span.column)
-            if not isinstance(coder, NumberColumn) or coder.rounding_steps is None:
+            if not coder.is_continuous or coder.rounding_steps is None:
                 continue
             if isinstance(condition, PointConditions):
                 continue
@@ -549,7 +548,7 @@ class DirectSampler(Sampler[NetworkT]):
         by_code: dict[int, list[float]] = {}
         for value, code in zip(values.tolist(), codes.tolist(), strict=True):
             by_code.setdefault(code, []).append(value)
-        missing = [coder.size - 1] if condition.missing else []
+        missing = [coder.missing_code] if condition.missing else []
         return i, PointChoices(index, by_code), [*by_code, *missing]
 
     def _n_proposed(self, n_missing: int, n_tried: int, conditions: Sequence[Condition]) -> int:
@@ -627,7 +626,7 @@ def _numbers_of(encoder: ModeEncoder, column: Any) -> tuple[int, int, NumberColu
     j = encoder.schema_.position(column)
     i, coder = span_of(encoder, j), encoder.columns_[j]
     index = encoder.layout_.spans[i].value_index
-    assert isinstance(coder, NumberColumn)
+    assert coder.is_continuous
     assert index is not None
     return i, index, coder
 
@@ -635,7 +634,7 @@ def _numbers_of(encoder: ModeEncoder, column: Any) -> tuple[int, int, NumberColu
 def _codes_within(coder: NumberColumn, condition: Range | Outside) -> list[int]:
     """The bins with numbers that meet a condition."""
     codes = np.arange(coder.size - coder.missing)
-    lowest, highest = (coder.decode(np.full(len(codes), end), codes) for end in (-1.0, 1.0))
+    lowest, highest = (coder.decode(codes, np.full(len(codes), end)) for end in (-1.0, 1.0))
     if isinstance(condition, Range):
         overlaps = np.ones(len(codes), dtype=bool)
         if condition.low is not None:
@@ -648,7 +647,7 @@ def _codes_within(coder: NumberColumn, condition: Range | Outside) -> list[int]:
     for excluded in condition.ranges:
         ends = [excluded.met(codes, pd.DataFrame({condition.column: x})) for x in (lowest, highest)]
         is_inside |= ends[0] & ends[1]
-    missing = [coder.size - 1] if condition.missing else []
+    missing = [coder.missing_code] if condition.missing else []
     return [*codes[~is_inside].tolist(), *missing]
 
 
@@ -715,12 +714,6 @@ class RowWriter:
         """Values that show the type of each column, because all rows of a part may be missing."""
         types = {}
         for name in self.rules.names:
-            coder = self.rules.coders[name]
-            if isinstance(coder, CategoryColumn):
-                values = coder.values
-            elif isinstance(coder, NumberColumn):
-                values = coder.bounds
-            else:
-                values = coder.decode(np.zeros(1, dtype=np.intp))
+            values = self.rules.coders[name].examples
             types[str(name)] = self._as_frame(pd.DataFrame({name: values})).iloc[:, 0]
         return types

@@ -34,7 +34,6 @@ from combutab.generators.conditions import (
 from combutab.generators.sampling import Encoded, Sampler, join
 from combutab.preprocessing import (
     CategoryColumn,
-    IdentifierColumn,
     ModeEncoder,
     NumberColumn,
     Table,
@@ -159,7 +158,7 @@ def _is_discrete(shares: ColumnShares) -> bool:
 
 def _read_balance(encoder: ModeEncoder, column: Any) -> ColumnShares:
     coder = _coder_of(encoder, column, "balance")
-    if not isinstance(coder, CategoryColumn):
+    if coder.is_continuous:
         label = encoder.schema_.label(encoder.schema_.position(column))
         raise ValueError(
             f"{label} is continuous, so that it has no values to balance; list it in "
@@ -186,7 +185,7 @@ def _read_column(encoder: ModeEncoder, column: Any, shares: Any) -> ColumnShares
     total = math.fsum(shares.values())
     if total > 1 + _TOLERANCE:
         raise ValueError(f"the shares of {column!r} add up to {total:g}, which is more than 1")
-    if isinstance(coder, NumberColumn):
+    if coder.is_continuous:
         groups, remaining = _read_continuous(encoder, column, coder, list(shares))
     else:
         groups, remaining = _read_discrete(encoder, column, coder, list(shares))
@@ -208,11 +207,10 @@ def _coder_of(encoder: ModeEncoder, column: Any, what: str) -> CategoryColumn | 
     j = encoder.schema_.position(column)
     coder, label = encoder.columns_[j], encoder.schema_.label(j)
     instead = "balance another" if what == "balance" else "leave it out of shares"
-    if isinstance(coder, IdentifierColumn):
+    if coder.is_identifier:
         raise ValueError(f"{label} holds identifiers, which are new in each row; {instead}")
-    if isinstance(coder, CategoryColumn) and coder.size == 1:
+    if coder.categories is not None and coder.size == 1:
         raise ValueError(f"{label} is constant; {instead}")
-    assert isinstance(coder, CategoryColumn | NumberColumn)
     return coder
 
 

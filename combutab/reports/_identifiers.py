@@ -10,7 +10,7 @@ import pandas as pd
 from pandas.api import types
 from scipy.stats import kstest
 
-from combutab.preprocessing import IdentifierColumn, find_identifiers
+from combutab.preprocessing import find_identifiers
 
 _FEWEST, _FEWEST_TEXTS = 50, 20  # values; fewer may be distinct by chance
 _EXACT = 2.0**53  # floats below it are exact integers
@@ -26,7 +26,7 @@ def replaced_columns(generator: Any) -> list[Hashable]:
     if encoder is None:
         return []
     columns = zip(encoder.schema_.keys, encoder.columns_, strict=True)
-    return [name for name, column in columns if isinstance(column, IdentifierColumn)]
+    return [name for name, column in columns if column.is_identifier]
 
 
 def identifies_rows(raw: pd.Series, real: pd.Series, synthetic: pd.Series) -> bool:

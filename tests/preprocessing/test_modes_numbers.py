@@ -474,7 +474,7 @@ def test_sampled_numbers_encode_to_their_bin(dtype, edges, decimals):
     n = len(column.mixture.weights)
     codes = np.repeat(np.arange(n), 101)
     places = np.tile(np.linspace(-0.99, 0.99, 101), n)
-    made = column.decode(places, codes)
+    made = column.decode(codes, places)
     again = column.encode(made, "x", np.random.default_rng(0))[1]
     interval = column.mixture.sds[again] > NARROW  # others are read as their own bins
     assert (again == codes)[interval].all()

@@ -169,7 +169,7 @@ def refuse_unreadable(
     """Refuse values that have no code, or that nothing can be learned of, before any is counted."""
     for j, (coder, column) in enumerate(zip(coders, columns, strict=True)):
         label = schema.label(j)
-        if isinstance(coder, NumberColumn) and types.is_object_dtype(column.dtype):
+        if coder is not None and coder.is_continuous and types.is_object_dtype(column.dtype):
             text = next((value for value in column if isinstance(value, str)), None)
             if text is not None:
                 raise ValueError(
@@ -335,9 +335,7 @@ class _Spelling:
 
 def row_codes(coder: Coder, column: pd.Series, label: str) -> np.ndarray:
     """The code of each row, (n,), which depends on this row and public facts only."""
-    if isinstance(coder, NumberColumn):
-        return coder.encode(column, label, np.random.default_rng(0))[1]  # nothing is drawn
-    return coder.encode(column, label)
+    return coder.encode(column, label, np.random.default_rng(0))[1]  # nothing is drawn
 
 
 def finish_column(
@@ -349,10 +347,10 @@ def finish_column(
     noise is made in no row. ``fixed`` bins are kept.
     """
     codes = np.arange(len(counts))
-    if isinstance(coder, IdentifierColumn):
+    if coder.is_identifier:
         return coder, codes
     noise = SURE * scale
-    if isinstance(coder, NumberColumn):
+    if coder.is_continuous:
         n = len(coder.mixture.weights)
         weights = np.maximum(counts[:n], 0)
         # the count of a joined bin must exceed the noise of its parts

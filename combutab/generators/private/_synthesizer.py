@@ -68,10 +68,7 @@ from combutab.generators.private._mixture import (
 )
 from combutab.generators.sampling import FREE, DirectSampler, Encoded, Sampler
 from combutab.preprocessing import (
-    CategoryColumn,
-    IdentifierColumn,
     ModeEncoder,
-    NumberColumn,
     Table,
     TableSchema,
     given_numbers,
@@ -300,7 +297,7 @@ class PrivateSynthesizer(
         )
         coders = plan_columns(schema, columns, facts)
         refuse_unlearnable(schema, columns, coders, facts, self.learn_domain > 0)
-        if all(isinstance(coder, IdentifierColumn) for coder in coders):
+        if all(coder is not None and coder.is_identifier for coder in coders):
             raise ValueError("all columns are identifiers; there is nothing to learn")
         order_relations(self.constraints or (), LearnedColumns(schema.keys))  # refuses circles
         refuse_unreadable(schema, columns, coders, facts)
@@ -370,7 +367,7 @@ class PrivateSynthesizer(
         facts: PublicFacts,
         max_rows: int,
     ) -> None:
-        learned = [j for j, c in enumerate(public_coders) if not isinstance(c, IdentifierColumn)]
+        learned = [j for j, c in enumerate(public_coders) if c is None or not c.is_identifier]
         unknown = [j for j, coder in enumerate(public_coders) if coder is None]
         discrete = [j for j in unknown if is_discrete(columns[j], schema.keys[j], facts)]
         ledger = Ledger(self.epsilon, self.delta, self.delta / 2 if discrete else 0.0)
@@ -379,10 +376,8 @@ class PrivateSynthesizer(
         coders = self._learn_domain(table, public_coders, discrete, n_rows)
         codes = [row_codes(coders[j], columns[j], schema.label(j)) for j in learned]
         counts, variances = self._measure_columns(table, coders, learned, codes)
-        n_ordered = []
-        for j in learned:
-            coder = coders[j]
-            n_ordered.append(len(coder.mixture.weights) if isinstance(coder, NumberColumn) else 0)
+        learned_coders = [coders[j] for j in learned]
+        n_ordered = [len(c.code_weights) if c.is_continuous else 0 for c in learned_coders]
         levels = coarser_views(counts, n_ordered)
         views = [view for level in levels for view in level]
         self._seed, self._n_sampled = seed_from(self.random_state), 0
@@ -622,11 +617,11 @@ class PrivateSynthesizer(
         losses: Sequence[float],
     ) -> None:
         """Set the learned encoder and mixture, and the ledger."""
-        identifiers = [coder for coder in coders if isinstance(coder, IdentifierColumn)]
+        identifiers = [coder for coder in coders if coder.is_identifier]
         schema = _text_no_wider(table.schema, coders).wide_enough(identifiers)
         encoder = ModeEncoder.of_columns(schema, coders)
         self._set_encoder(encoder, Rules(self.constraints or (), encoder))
-        learned = [j for j, c in enumerate(coders) if not isinstance(c, IdentifierColumn)]
+        learned = [j for j, coder in enumerate(coders) if not coder.is_identifier]
         with torch.no_grad():
             parts = dict(zip(learned, fit.probabilities().split(fit.sizes, -1), strict=True))
         probabilities = torch.cat(
@@ -757,7 +752,7 @@ def _text_no_wider(schema: TableSchema, coders: Sequence[Coder]) -> TableSchema:
     dtype = schema.array_dtype
     if dtype is None or dtype.kind not in "US":
         return schema
-    categories = [value for c in coders if isinstance(c, CategoryColumn) for value in c.keys]
+    categories = [value for c in coders if c.categories is not None for value in c.keys]
     width = max((len(value) for value in categories), default=1)
     return replace(schema, array_dtype=np.dtype(f"{dtype.kind}{max(1, width)}"))
 

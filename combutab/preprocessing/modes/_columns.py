@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Collection, Container, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
@@ -28,7 +28,6 @@ from combutab.preprocessing.modes._numbers import (
     Format,
     Mixture,
     RoundingSteps,
-    TickFormat,
     fit_format,
     from_integers,
     refuse_infinite,
@@ -249,7 +248,7 @@ def _is_named_id(name: Any) -> bool:
 
 
 # ---- The columns of a table as a generator's network has them: categories, or values within
-# modes
+# modes. All classes have the same methods, so that callers do not ask for the class.
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,10 +272,32 @@ class CategoryColumn:
     missing: bool
     counts: np.ndarray
     rare: bool = False
+    is_continuous: ClassVar[Literal[False]] = False
+    is_identifier: ClassVar[Literal[False]] = False
 
     @property
     def size(self) -> int:
         return len(self.values) + self.rare
+
+    @property
+    def missing_code(self) -> int:
+        """The code of missing values, -1 if there is none."""
+        return len(self.values) - 1 if self.missing else -1
+
+    @property
+    def code_weights(self) -> np.ndarray:
+        """Number of rows with each code that can be sampled, (size,); 0 for the rare values."""
+        return np.where(np.arange(self.size) == self.suppressed, 0, self.counts)
+
+    @property
+    def examples(self) -> pd.Series:
+        """Values in the dtype of the column."""
+        return self.values
+
+    @property
+    def categories(self) -> list[Any]:
+        """The values as Python objects, None for the missing one."""
+        return [*self.keys, *([None] if self.missing else [])]
 
     @property
     def suppressed(self) -> int | None:
@@ -293,8 +314,10 @@ class CategoryColumn:
     def codes(self) -> dict[Any, int]:
         return {key: code for code, key in enumerate(self.keys)}
 
-    def encode(self, column: pd.Series, label: str) -> np.ndarray:
-        """Encode each value as its code, (n,) int32.
+    def encode(
+        self, column: pd.Series, label: str, rng: np.random.Generator | None = None
+    ) -> tuple[None, np.ndarray]:
+        """Encode each value as its code, (n,) int32; there are no values within the codes.
 
         Raises
         ------
@@ -311,9 +334,29 @@ class CategoryColumn:
         if unseen.any():
             value = column.iloc[int(unseen.argmax())]
             raise ValueError(f"{label} has the value {value!r}, which fit has not seen")
-        return encoded
+        return None, encoded
 
-    def decode(self, codes: np.ndarray) -> pd.Series:
+    def encode_known(
+        self, cells: pd.Series, label: str, rng: np.random.Generator
+    ) -> tuple[None, np.ndarray]:
+        """Encode cells that are not missing; the code is -1 for a value that has none."""
+        codes, keys = factorize_values(cells, label)
+        code_of_key = np.array([self.codes.get(key, -1) for key in keys], dtype=np.int64)
+        return None, code_of_key[codes]
+
+    def refuse_other_values(self, column: pd.Series, label: str) -> None:
+        """Raise ValueError if a column has neither fitted values nor fitted types."""
+        _, keys = factorize_values(column.dropna(), label)
+        known_types, key_types = ({type(key) for key in some} for some in (self.keys, keys))
+        if not keys or not known_types or known_types & key_types:
+            return
+        if not any(key in self.codes for key in keys):
+            raise ValueError(
+                f"{label} has values such as {keys[0]!r}, but fit has seen {self.keys[0]!r}; "
+                "convert it with astype"
+            )
+
+    def decode(self, codes: np.ndarray, values: Any = None, n_before: int = 0) -> pd.Series:
         """Decode each code to its value, in the dtype of the fitted column.
 
         Raises
@@ -321,15 +364,15 @@ class CategoryColumn:
         ValueError
             If a code is that of the rare values.
         """
-        values = self.values
+        fitted = self.values
         if self.rare and (codes == self.suppressed).any():
             raise ValueError(
                 f"the code {self.suppressed} is that of all values that fewer rows than "
                 "min_frequency had, which are not stored"
             )
         # Series.take, and a Series of an object array without its dtype, look at every value first
-        array: Any = values.to_numpy() if isinstance(values.dtype, np.dtype) else values.array
-        return pd.Series(array.take(codes), dtype=values.dtype, name=values.name, copy=False)
+        array: Any = fitted.to_numpy() if isinstance(fitted.dtype, np.dtype) else fitted.array
+        return pd.Series(array.take(codes), dtype=fitted.dtype, name=fitted.name, copy=False)
 
     def code(self, value: Any, label: str) -> int:
         """Return the code of one value; None or NaN for missing.
@@ -379,10 +422,28 @@ class NumberColumn:
     missing: bool
     rare: bool = False
     rounding_steps: RoundingSteps | None = None
+    is_continuous: ClassVar[Literal[True]] = True
+    is_identifier: ClassVar[Literal[False]] = False
+    categories: ClassVar[None] = None
 
     @property
     def size(self) -> int:
         return len(self.mixture.weights) + self.missing
+
+    @property
+    def missing_code(self) -> int:
+        """The code of missing values, -1 if there is none."""
+        return len(self.mixture.weights) if self.missing else -1
+
+    @property
+    def code_weights(self) -> np.ndarray:
+        """Shares of the modes, (n_modes,)."""
+        return self.mixture.weights
+
+    @property
+    def examples(self) -> pd.Series:
+        """Values in the dtype of the column."""
+        return self.bounds
 
     @property
     def suppressed(self) -> int | None:
@@ -393,6 +454,13 @@ class NumberColumn:
     def bounds(self) -> pd.Series:
         """The least and the greatest number, as the fitted column has them."""
         return self.format.write(np.array([0.0, np.inf]), np.zeros(2, dtype=bool))
+
+    def code(self, value: Any, label: str) -> int:
+        """Raise an error, because numbers have no codes."""
+        raise ValueError(
+            f"{label} is continuous, so that {value!r} has no code; use a range, or list the "
+            "column in discrete_columns"
+        )
 
     def encode(
         self, column: pd.Series, label: str, rng: np.random.Generator
@@ -417,16 +485,55 @@ class NumberColumn:
         codes[missing] = len(self.mixture.weights)
         return values, codes
 
-    def decode(self, values: np.ndarray, codes: np.ndarray) -> pd.Series:
+    def encode_known(
+        self, cells: pd.Series, label: str, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Encode cells that are not missing; the code is -1 for a number that has none."""
+        cells = cells.infer_objects()  # integers that were beside missing ones may be floats
+        dtype: Any = cells.dtype
+        inside = self._are_within_bounds(cells, label)
+        if self.format.is_integer and dtype.kind == "f":
+            inside &= cells == cells.round()
+        is_known = inside.to_numpy(dtype=bool)
+        cells = cells[is_known]
+        if dtype.kind in "iuf":
+            if self.format.dtype.kind == "O":
+                cells = cells.astype("int64" if self.format.is_integer else "float64")
+            cells = cells.astype(self.format.dtype)
+        values = np.zeros(len(is_known), dtype=np.float32)
+        codes = np.full(len(is_known), -1, dtype=np.int64)
+        if len(cells):
+            values[is_known], codes[is_known] = self.encode(cells, label, rng)
+        return values, codes
+
+    def refuse_other_values(self, column: pd.Series, label: str) -> None:
+        """Raise ValueError if a column has values of another kind than the fitted one."""
+        present = column.dropna()
+        if len(present):
+            self._are_within_bounds(present.infer_objects(), label)
+
+    def _are_within_bounds(self, cells: pd.Series, label: str) -> pd.Series:
+        """Compare cells with the bounds; raises ValueError if they are of another kind."""
+        dtype: Any = cells.dtype
+        if getattr(dtype, "kind", "O") == "f":
+            refuse_infinite(cells, label)
+        low, high = self.bounds
+        try:
+            if types.is_bool_dtype(dtype):
+                raise TypeError
+            return cells.ge(low) & cells.le(high)
+        except TypeError:
+            raise ValueError(
+                f"{label} has the dtype {dtype}, but fit has seen {self.format.dtype}; convert it "
+                "with astype"
+            ) from None
+
+    def decode(self, codes: np.ndarray, values: Any, n_before: int = 0) -> pd.Series:
         """Decode values within modes to numbers in the format of the fitted column."""
         missing = codes == len(self.mixture.weights)
         modes = np.where(missing, 0, codes)
         x, format = self.mixture.unscale(values, modes), self.format
-        if (
-            self.rounding_steps is None
-            or isinstance(format, TickFormat)
-            or format.decimals is not None
-        ):
+        if self.rounding_steps is None or format.decimals is not None:
             return format.write(x, missing)
         low, high = map(format.numbers, self.mixture.ends(modes))
         return format.hold(self.rounding_steps.restore(format.numbers(x), high - low), missing)
@@ -484,23 +591,54 @@ class IdentifierColumn:
     made: Identifiers
     missing: bool
     counts: np.ndarray
-    suppressed = None
+    is_continuous: ClassVar[Literal[False]] = False
+    is_identifier: ClassVar[Literal[True]] = True
+    suppressed: ClassVar[None] = None
+    categories: ClassVar[None] = None
 
     @property
     def size(self) -> int:
         return 1 + self.missing
 
-    def encode(self, column: pd.Series, label: str) -> np.ndarray:
-        """Encode identifiers: 1 if missing, else 0, (n,) int32."""
-        return (column.isna().to_numpy(dtype=bool) & self.missing).astype(np.int32)
+    @property
+    def missing_code(self) -> int:
+        """The code of missing values, -1 if there is none."""
+        return 1 if self.missing else -1
 
-    def decode(self, codes: np.ndarray, before: int = 0) -> pd.Series:
+    @property
+    def code_weights(self) -> np.ndarray:
+        """Number of rows with each code, (size,)."""
+        return self.counts
+
+    @property
+    def examples(self) -> pd.Series:
+        """Values in the dtype of the column."""
+        return self.decode(np.zeros(1, dtype=np.intp))
+
+    def encode(
+        self, column: pd.Series, label: str, rng: np.random.Generator | None = None
+    ) -> tuple[None, np.ndarray]:
+        """Encode identifiers: 1 if missing, else 0, (n,) int32."""
+        return None, (column.isna().to_numpy(dtype=bool) & self.missing).astype(np.int32)
+
+    def encode_known(
+        self, cells: pd.Series, label: str, rng: np.random.Generator
+    ) -> tuple[None, np.ndarray]:
+        """Encode cells that are not missing: 0."""
+        return None, np.zeros(len(cells), dtype=np.int64)
+
+    def refuse_other_values(self, column: pd.Series, label: str) -> None:
+        """Raise ValueError if a number is infinite."""
+        if getattr(column.dtype, "kind", "O") == "f":
+            refuse_infinite(column, label)
+
+    def decode(self, codes: np.ndarray, values: Any = None, n_before: int = 0) -> pd.Series:
         """Make new distinct identifiers in the format of the fitted column.
 
-        They follow the ``before`` identifiers that were made before.
+        They follow the ``n_before`` identifiers that were made before.
         """
         missing = codes == 1
-        new_values = self.made.make(len(codes) - int(missing.sum()), before)
+        new_values = self.made.make(len(codes) - int(missing.sum()), n_before)
         if self.made.kind == "integer":
             numbers = np.full(len(codes), self.made.start, np.uint64)
             numbers[~missing] = new_values

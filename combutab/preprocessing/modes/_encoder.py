@@ -20,8 +20,6 @@ from combutab.preprocessing._columns import rows_needed
 from combutab.preprocessing._parquet import ParquetTable
 from combutab.preprocessing._tables import Table
 from combutab.preprocessing.modes._columns import (
-    CategoryColumn,
-    IdentifierColumn,
     ModeColumn,
     NumberColumn,
     TableSchema,
@@ -35,7 +33,6 @@ from combutab.preprocessing.modes._numbers import (
     Sample,
     fit_bins,
     fit_mixtures,
-    rounding_steps_of,
     take_sample,
 )
 from combutab.preprocessing.modes._state import STATE
@@ -108,7 +105,7 @@ def lay_out_rows(columns: Sequence[ModeColumn]) -> RowLayout:
     spans: list[tuple[int, RowSpan]] = []
     n_values = 0
     for j, column in enumerate(columns):
-        if isinstance(column, NumberColumn):
+        if column.is_continuous:
             spans.append((column.size, RowSpan(j, "mode", n_values, column.missing)))
             n_values += 1
         elif column.size > 1:
@@ -135,7 +132,7 @@ def refuse_suppressed(names: Sequence[Any], columns: Sequence[ModeColumn], min_c
     unknown = [
         name
         for name, column in zip(names, columns, strict=True)
-        if isinstance(column, CategoryColumn)
+        if column.categories is not None
         and column.rare
         and not column.keys
         and (not column.missing or column.counts[-1] >= min_count)
@@ -362,7 +359,9 @@ class ModeEncoder(BaseEstimator):
         for j, mixture in zip(samples, mixtures, strict=True):
             format = formats[j]
             assert format is not None
-            rounding_steps = rounding_steps_of(format, mixture.spread(samples[j].values), min_count)
+            rounding_steps = format.find_rounding_steps(
+                mixture.spread(samples[j].values), min_count
+            )
             fitted[j] = NumberColumn(
                 format, mixture, missing[j] > 0, 0 < missing[j] < min_count, rounding_steps
             )
@@ -457,12 +456,9 @@ class ModeEncoder(BaseEstimator):
     ) -> None:
         for i, span in enumerate(self.layout_.spans):
             coder, label = self.columns_[span.column], self.schema_.label(span.column)
-            if isinstance(coder, NumberColumn):
-                values[:, span.value_index], codes[:, i] = coder.encode(
-                    columns[span.column], label, draws[i]
-                )
-            else:
-                codes[:, i] = coder.encode(columns[span.column], label)
+            span_values, codes[:, i] = coder.encode(columns[span.column], label, draws[i])
+            if span.value_index is not None:
+                values[:, span.value_index] = span_values
 
     def decode(self, values: Any, codes: Any, *, made: dict[int, int] | None = None) -> Any:
         """Decode rows to a DataFrame, or to an array if the encoder was fitted on one.
@@ -486,21 +482,21 @@ class ModeEncoder(BaseEstimator):
         check_is_fitted(self)
         values, codes = self._check_rows(np.asarray(values), np.asarray(codes))
         n_rows = len(codes)
-        spans = {span.column: (i, span) for i, span in enumerate(self.layout_.spans)}
-        columns = []
+        n_identifiers = {} if made is None else made
+        column_codes: dict[int, np.ndarray] = {}
+        column_values: dict[int, np.ndarray] = {}
+        for i, span in enumerate(self.layout_.spans):
+            column_codes[span.column] = codes[:, i]
+            if span.value_index is not None:
+                column_values[span.column] = values[:, span.value_index]
+        constant_codes, columns = np.zeros(n_rows, dtype=np.intp), []
         for j, coder in enumerate(self.columns_):
-            if isinstance(coder, NumberColumn):
-                i, span = spans[j]
-                column = coder.decode(values[:, span.value_index], codes[:, i])
-            else:
-                column_codes = (
-                    codes[:, spans[j][0]] if j in spans else np.zeros(n_rows, dtype=np.intp)
-                )
-                if made is not None and isinstance(coder, IdentifierColumn):
-                    column = coder.decode(column_codes, made.get(j, 0))
-                    made[j] = made.get(j, 0) + int(column.notna().sum())
-                else:
-                    column = coder.decode(column_codes)
+            n_before = n_identifiers.get(j, 0)
+            column = coder.decode(
+                column_codes.get(j, constant_codes), column_values.get(j), n_before
+            )
+            if coder.is_identifier:
+                n_identifiers[j] = n_before + int(column.notna().sum())
             columns.append(column)
         return self.schema_.assemble(columns, n_rows)
 
@@ -523,11 +519,6 @@ class ModeEncoder(BaseEstimator):
         check_is_fitted(self)
         j = self.schema_.position(column)
         label, coder = self.schema_.label(j), self.columns_[j]
-        if isinstance(coder, NumberColumn):
-            raise ValueError(
-                f"{label} is continuous, so that {value!r} has no code; use a range, or list "
-                "the column in discrete_columns"
-            )
         code = coder.code(value, label)
         if coder.size == 1:
             raise ValueError(f"{label} is always {value!r}; leave the condition out")
@@ -550,16 +541,15 @@ class ModeEncoder(BaseEstimator):
         check_is_fitted(self)
         identifiers, rare, copied = [], [], []
         for name, column in zip(self.schema_.keys, self.columns_, strict=True):
-            if isinstance(column, IdentifierColumn):
+            if column.is_identifier:
                 identifiers.append(name)
-            elif isinstance(column, CategoryColumn):
+            elif column.categories is not None:
                 share = column.counts[-1] / column.counts.sum() if column.rare else 0.0
                 present = column.counts[: len(column.keys)]
+                n_unique = (present == 1).sum()
                 if share > _MAX_RARE_SHARE:
                     rare.append(f"{share:.0%} of the rows of {name!r}")
-                if column.size > 1 and (present == 1).sum() > _MAX_UNIQUE_SHARE * max(
-                    1, present.sum()
-                ):
+                if column.size > 1 and n_unique > _MAX_UNIQUE_SHARE * max(1, present.sum()):
                     copied.append(name)
         sentences = []
         if identifiers:
@@ -649,14 +639,12 @@ class ModeEncoder(BaseEstimator):
         self.layout_ = lay_out_rows(self.columns_)
         coders = [self.columns_[span.column] for span in self.layout_.spans]
         self.category_counts_ = {
-            i: np.where(np.arange(each.size) == each.suppressed, 0, each.counts)
-            for i, each in enumerate(coders)
-            if not isinstance(each, NumberColumn)
+            i: coder.code_weights for i, coder in enumerate(coders) if not coder.is_continuous
         }
         self.categories_ = {
-            name: [*each.keys, *([None] if each.missing else [])]
-            for name, each in zip(names, self.columns_, strict=True)
-            if isinstance(each, CategoryColumn)
+            name: column.categories
+            for name, column in zip(names, self.columns_, strict=True)
+            if column.categories is not None
         }
 
     def _check_rows(self, values: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

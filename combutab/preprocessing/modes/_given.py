@@ -18,11 +18,9 @@ from combutab.preprocessing.modes._columns import (
     NumberColumn,
 )
 from combutab.preprocessing.modes._numbers import (
+    GRID_ROUNDING,
     NARROW,
     Bins,
-    FloatFormat,
-    Format,
-    TickFormat,
     fit_format,
 )
 
@@ -92,14 +90,13 @@ def given_numbers(
             f"{label} has the dtype {dtype}, which has no bounds; give its categories, or "
             "convert it (pandas.to_datetime for dates, pandas.to_numeric for numbers)"
         )
-    if isinstance(format, FloatFormat):
-        format = replace(format, decimals=decimals)
+    format = format.with_decimals(decimals)
     offsets, _ = format.read(column, label)
-    missing, (first, step) = may_miss(dtype), _grid(format)
+    missing, (first, step) = may_miss(dtype), format.grid()
     if len(edges) > 2:
         bins = _even_intervals(_cut_between(offsets, first, step))
     elif offsets[-1] < step * n_bins:
-        bins = _even_atoms(np.arange(first, offsets[-1] + step * _ROUNDING, step))
+        bins = _even_atoms(np.arange(first, offsets[-1] + step * GRID_ROUNDING, step))
     else:
         cuts = _cut_between(np.linspace(0.0, offsets[-1], n_bins + 1), first, step)
         special = [0.0, float(offsets[-1])]
@@ -132,34 +129,13 @@ def _python_scalars(values: Sequence[Any]) -> list[Any]:
     return [v.item() if isinstance(v, np.generic) else v for v in values]
 
 
-def _grid(format: Format) -> tuple[float, float]:
-    """The first number and the distance of neighbouring ones, as ``format.read`` has them.
-
-    The distance is 0 where none is known, or where no number of the grid is within the bounds.
-    """
-    if isinstance(format, TickFormat):
-        return 0.0, float(format.step)
-    if format.decimals is None:
-        return 0.0, 0.0
-    step = 10.0**-format.decimals
-    if step * 2.0**53 <= max(abs(format.low), abs(format.high)):  # finer than floats are
-        return 0.0, 0.0
-    lowest = np.ceil(format.low / step - _ROUNDING) * step
-    if lowest > format.high:
-        return 0.0, 0.0
-    return float(format.above(lowest)), float(np.ldexp(step, -format.exponent))
-
-
-_ROUNDING = 1e-6  # of a grid's step: by how much a number on it may be off
-
-
 def _cut_between(edges: np.ndarray, first: float, step: float) -> np.ndarray:
     """Move edges halfway between numbers of a grid, so that rounding does not change the bin."""
     if not step:
         return edges
     positions = (edges - first) / step
-    cuts = np.ceil(positions - _ROUNDING) - 0.5
-    cuts[-1] = np.floor(positions[-1] + _ROUNDING) + 0.5
+    cuts = np.ceil(positions - GRID_ROUNDING) - 0.5
+    cuts[-1] = np.floor(positions[-1] + GRID_ROUNDING) + 0.5
     return first + step * np.unique(cuts)
 
 
@@ -287,7 +263,7 @@ def join_bins(column: NumberColumn, groups: np.ndarray, weights: np.ndarray) -> 
     """Merge the bins of a column by groups; ``weights``, (n_groups,), are positive."""
     low, high = column.mixture.ends(np.arange(len(groups)))
     is_atom = column.mixture.sds <= NARROW
-    _, step = _grid(column.format)
+    _, step = column.format.grid()
     means, sds = np.empty(len(weights)), np.empty(len(weights))
     for g in range(len(weights)):
         in_group = groups == g
@@ -316,7 +292,7 @@ def given_categories(
     Examples
     --------
     >>> column = given_categories(np.dtype(object), "column 'city'", ["Bonn", "Ulm"], True)
-    >>> column.encode(pd.Series(["Ulm", "Rom", None]), "city").tolist()
+    >>> column.encode(pd.Series(["Ulm", "Rom", None]), "city")[1].tolist()
     [1, 3, 2]
     """
     if values is None:

@@ -10,14 +10,7 @@ from pandas.api import types
 from sklearn.utils.validation import check_is_fitted
 
 from combutab.preprocessing._tables import Table, fill_polars, is_polars
-from combutab.preprocessing.modes._columns import (
-    CategoryColumn,
-    IdentifierColumn,
-    NumberColumn,
-    factorize_values,
-)
 from combutab.preprocessing.modes._encoder import ModeEncoder, ModeTable
-from combutab.preprocessing.modes._numbers import TickFormat, refuse_infinite
 
 
 class IncompleteTable:
@@ -67,14 +60,7 @@ class IncompleteTable:
         table = Table(X)
         self._columns = encoder.schema_.match(table)
         for j, (column, coder) in enumerate(zip(self._columns, encoder.columns_, strict=True)):
-            present = column.dropna()
-            if isinstance(coder, NumberColumn) and len(present):
-                _within_bounds(present.infer_objects(), coder, encoder.schema_.label(j))
-                continue
-            if isinstance(coder, CategoryColumn) and len(present):
-                _refuse_other_types(present, coder, encoder.schema_.label(j))
-            if getattr(column.dtype, "kind", "O") == "f":
-                refuse_infinite(column, encoder.schema_.label(j))
+            coder.refuse_other_values(column, encoder.schema_.label(j))
         self._table = table.data
         self.missing = np.stack([c.isna().to_numpy(dtype=bool) for c in self._columns], axis=1)
         self.rows = np.flatnonzero(self.missing.any(axis=1))
@@ -107,21 +93,12 @@ class IncompleteTable:
                 continue
             coder, label = self.encoder.columns_[span.column], self._label(span.column)
             cells = self._columns[span.column].iloc[rows[filled_rows]].reset_index(drop=True)
-            if isinstance(coder, NumberColumn):
-                cells, is_representable = _held_numbers(cells, coder, label)
-                filled_rows = filled_rows[is_representable]
-                if len(filled_rows):
-                    rng = np.random.default_rng([seed, span.column])
-                    drawn = coder.encode(cells, label, rng)
-                    values[filled_rows, span.value_index], codes[filled_rows, i] = drawn
-            elif isinstance(coder, CategoryColumn):
-                category_codes = _category_codes(cells, coder, label)
-                filled_rows, category_codes = (
-                    filled_rows[category_codes >= 0],
-                    category_codes[category_codes >= 0],
-                )
-                codes[filled_rows, i] = category_codes
-            is_known[filled_rows, i] = True  # that an identifier is there is code 0
+            rng = np.random.default_rng([seed, span.column])
+            cell_values, cell_codes = coder.encode_known(cells, label, rng)
+            is_known[filled_rows, i] = cell_codes >= 0
+            codes[filled_rows, i] = np.maximum(cell_codes, 0)
+            if span.value_index is not None:
+                values[filled_rows, span.value_index] = cell_values
         return ModeTable(values, codes), is_known
 
     def fill(self, sampled: Any) -> Any:
@@ -147,7 +124,7 @@ class IncompleteTable:
                 sampled[name] if isinstance(sampled, pd.DataFrame) else pd.Series(sampled[:, j])
             )
             cells = column[absent[self.rows]]
-            if isinstance(coder, IdentifierColumn) and len(cells):
+            if coder.is_identifier and len(cells):
                 cells = coder.beside(self._columns[j])
             if cells.isna().all():
                 continue
@@ -172,13 +149,8 @@ def missing_codes(encoder: ModeEncoder) -> np.ndarray:
     >>> missing_codes(encoder).tolist(), encoder.layout_.sizes
     ([-1, 1], (1, 2))
     """
-    coders = [encoder.columns_[span.column] for span in encoder.layout_.spans]
-    # after a missing category, the last one that is kept, there may be the code of rare ones
-    sizes = [len(c.values) if isinstance(c, CategoryColumn) else c.size for c in coders]
-    return np.array(
-        [size - 1 if c.missing else -1 for c, size in zip(coders, sizes, strict=True)],
-        dtype=np.int64,
-    )
+    missing_codes = [encoder.columns_[span.column].missing_code for span in encoder.layout_.spans]
+    return np.array(missing_codes, dtype=np.int64)
 
 
 def append_cells(column: pd.Series, cells: pd.Series) -> pd.Series:
@@ -231,56 +203,3 @@ def _as_held(cells: pd.Series, dtype: Any) -> pd.Series:
 def _dense(column: pd.Series) -> pd.Series:
     dtype: Any = column.dtype
     return column.astype(dtype.subtype) if isinstance(dtype, pd.SparseDtype) else column
-
-
-def _held_numbers(
-    cells: pd.Series, coder: NumberColumn, label: str
-) -> tuple[pd.Series, np.ndarray]:
-    """The numbers that a column could hold, as it holds them, and which of the cells they are."""
-    fitted: Any = coder.format.dtype
-    cells = cells.infer_objects()  # integers that were beside missing ones may be floats or objects
-    dtype: Any = cells.dtype
-    inside = _within_bounds(cells, coder, label)
-    if isinstance(coder.format, TickFormat) and dtype.kind == "f":
-        inside &= cells == cells.round()
-    is_representable = inside.to_numpy(dtype=bool)
-    cells = cells[is_representable]
-    if dtype.kind in "iuf":
-        if fitted.kind == "O":
-            cells = cells.astype("int64" if isinstance(coder.format, TickFormat) else "float64")
-        cells = cells.astype(fitted)
-    return cells, is_representable
-
-
-def _within_bounds(cells: pd.Series, coder: NumberColumn, label: str) -> pd.Series:
-    """Compare cells with a column's bounds; raises ValueError if they are of another kind."""
-    dtype: Any = cells.dtype
-    if getattr(dtype, "kind", "O") == "f":
-        refuse_infinite(cells, label)
-    low, high = coder.bounds
-    try:
-        if types.is_bool_dtype(dtype):
-            raise TypeError
-        return cells.ge(low) & cells.le(high)
-    except TypeError:
-        raise ValueError(
-            f"{label} has the dtype {dtype}, but fit has seen {coder.format.dtype}; convert it "
-            "with astype"
-        ) from None
-
-
-def _category_codes(cells: pd.Series, coder: CategoryColumn, label: str) -> np.ndarray:
-    """The code of each value, -1 for one that has none."""
-    value_codes, keys = factorize_values(cells, label)
-    return np.array([coder.codes.get(key, -1) for key in keys], dtype=np.int64)[value_codes]
-
-
-def _refuse_other_types(present: pd.Series, coder: CategoryColumn, label: str) -> None:
-    """Refuse values of which fit has seen none, and none of their types."""
-    _, keys = factorize_values(present, label)
-    seen = {type(key) for key in coder.keys}
-    if seen and not seen & {type(key) for key in keys} and not any(k in coder.codes for k in keys):
-        raise ValueError(
-            f"{label} has values such as {keys[0]!r}, but fit has seen {coder.keys[0]!r}; convert "
-            "it with astype"
-        )

@@ -11,9 +11,9 @@ import math
 import threading
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -623,6 +623,8 @@ class TickFormat:
     low: int
     high: int
     step: int
+    is_integer: ClassVar[Literal[True]] = True
+    decimals: ClassVar[int] = 0
 
     def read(self, column: pd.Series, label: str) -> tuple[np.ndarray, np.ndarray]:
         """Ticks above `low`, (n,) float64, and where they are missing, (n,) bool."""
@@ -656,6 +658,20 @@ class TickFormat:
             ticks = np.clip(ticks, self.low, self.high)
         return _from_ticks(ticks, missing, self.dtype)
 
+    def with_decimals(self, decimals: int | None) -> TickFormat:
+        """Return itself, because integers have no decimals."""
+        return self
+
+    def grid(self) -> tuple[float, float]:
+        """The first number and the distance of neighbouring numbers, as `read` returns them."""
+        return 0.0, float(self.step)
+
+    def find_rounding_steps(self, x: np.ndarray, min_count: int) -> RoundingSteps | None:
+        """Find the grids of numbers that `read` returned, (n,); None for dates."""
+        if _time_unit(self.dtype) is not None or max(abs(self.low), abs(self.high)) >= HELD:
+            return None
+        return find_rounding_steps(self.numbers(x), 0, min_count)
+
 
 @dataclass(frozen=True)
 class FloatFormat:
@@ -669,6 +685,7 @@ class FloatFormat:
     high: float
     exponent: int
     decimals: int | None
+    is_integer: ClassVar[Literal[False]] = False
 
     def read(self, column: pd.Series, label: str) -> tuple[np.ndarray, np.ndarray]:
         """Numbers above `low`, (n,) float64 in [0, 1], and where they are missing, (n,) bool."""
@@ -696,17 +713,32 @@ class FloatFormat:
             numbers = np.round(numbers, self.decimals) + 0.0  # no -0.0
         return _from_floats(np.clip(numbers, self.low, self.high), missing, self.dtype)
 
+    def with_decimals(self, decimals: int | None) -> FloatFormat:
+        """Return the format with another number of decimals."""
+        return replace(self, decimals=decimals)
 
+    def grid(self) -> tuple[float, float]:
+        """The first number and the distance of neighbouring numbers, as `read` returns them.
+
+        The distance is 0 where it is unknown, or where the bounds contain no number of the grid.
+        """
+        if self.decimals is None:
+            return 0.0, 0.0
+        step = 10.0**-self.decimals
+        if step * 2.0**53 <= max(abs(self.low), abs(self.high)):  # finer than floats are
+            return 0.0, 0.0
+        lowest = np.ceil(self.low / step - GRID_ROUNDING) * step
+        if lowest > self.high:
+            return 0.0, 0.0
+        return float(self.above(lowest)), float(np.ldexp(step, -self.exponent))
+
+    def find_rounding_steps(self, x: np.ndarray, min_count: int) -> RoundingSteps | None:
+        """Find the grids of numbers that `read` returned, (n,)."""
+        return find_rounding_steps(self.numbers(x), self.decimals, min_count)
+
+
+GRID_ROUNDING = 1e-6  # rounding error of a number on a grid, relative to the step
 Format = TickFormat | FloatFormat
-
-
-def rounding_steps_of(format: Format, x: np.ndarray, min_count: int = 1) -> RoundingSteps | None:
-    """The grids that numbers are on which ``format.read`` gave, (n,); None for dates."""
-    if isinstance(format, FloatFormat):
-        return find_rounding_steps(format.numbers(x), format.decimals, min_count)
-    if _time_unit(format.dtype) is not None or max(abs(format.low), abs(format.high)) >= HELD:
-        return None
-    return find_rounding_steps(format.numbers(x), 0, min_count)
 
 
 def fit_format(column: pd.Series, label: str, min_count: int = 1) -> Format | None:
