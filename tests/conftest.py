@@ -81,6 +81,22 @@ def few_epochs(monkeypatch):
     _set_defaults(monkeypatch, lambda task, name, now: 3 if name == "max_iter" else now)
 
 
+@pytest.fixture
+def single_stacks(monkeypatch):
+    """Each network trains in a stack of its own."""
+    from combutab.estimators import _jobs
+
+    monkeypatch.setitem(_jobs._STACK_UNITS, "cpu", 1)
+
+
+@pytest.fixture
+def every_epoch(monkeypatch):
+    """A checkpoint is written after each epoch, however short it is."""
+    from combutab import _model_files
+
+    monkeypatch.setattr(_model_files, "SECONDS", 0.0)
+
+
 @pytest.fixture(scope="module")
 def few_trees():
     """For tests of what is done with a learner's scores, and not of how well it learns."""

@@ -285,12 +285,6 @@ def test_skops_keeps_a_fitted_estimator(name):
 # ---- checkpoints and Ctrl-C ----------------------------------------------------------------------
 
 
-@pytest.fixture
-def every_epoch(monkeypatch):
-    """A checkpoint is written after each epoch, however short."""
-    monkeypatch.setattr(_model_files, "SECONDS", 0.0)
-
-
 def assert_same_training(model, other, X):
     for state, expected in zip(model._states, other._states, strict=True):
         assert state.keys() == expected.keys()
@@ -588,7 +582,6 @@ WEIGHTS_AS_COPIES = {
 }
 EXACT = {"dropout": 0.0, "precision": "float64", "max_iter": 5, "learning_rate_init": 0.01}
 EXACT |= {"min_frequency": 1}
-SHORT = {"max_iter": 10, "learning_rate_init": 0.01}  # all else by default
 NARROW = {"hidden_layer_sizes": (32,), "learning_rate_init": 0.03}
 # quantiles of groups of rows count rows, not their weights
 TABM = EXACT | {"hidden_layer_sizes": (16,), "n_heads": 3, "n_bins": 6, "numeric_embedding_dim": 4}
@@ -604,14 +597,50 @@ FOLDED_PACK = {**TINY_PACK, "max_iter": 6}
 TINY_PACK |= {"cv": None, "boosting": False}
 TINY = {cls: {"epochs": 1, **widths} for cls, widths in WIDTHS.items()}
 TINY[CTGAN] = TINY[CTGAN] | {"batch_size": 20, "pac": 10}
-# Both estimators as they are by default, but for the width of the exact classifier; then each loss,
-# solver, normalisation and so on once: they do not know of each other, and some share an instance.
-# Where a check asks for a score after few epochs, the rate or the batches are such as reach it.
-SETTINGS = [
+# Every estimator has all checks once. Exact instances have those of copies, which hold for them
+# alone; each loss, solver, normalisation and encoding has the checks of what training computes, as
+# all others see only parameters, names and shapes. Some settings share an instance. Where a check
+# asks for a score after few epochs, the rate or the batches are such as reach it.
+COMPUTED = WEIGHTS_AS_COPIES | {
+    "check_class_weight_classifiers",
+    "check_classifiers_classes",
+    "check_classifiers_multilabel_output_format_predict_proba",
+    "check_classifiers_multilabel_representation_invariance",
+    "check_classifiers_one_label_sample_weights",
+    "check_classifiers_train",
+    "check_decision_proba_consistency",
+    "check_estimators_dtypes",
+    "check_estimators_pickle",
+    "check_fit2d_1feature",
+    "check_fit2d_1sample",
+    "check_fit_idempotent",
+    "check_methods_sample_order_invariance",
+    "check_methods_subset_invariance",
+    "check_non_transformer_estimators_n_iter",
+    "check_regressor_multioutput",
+    "check_regressors_int",
+    "check_regressors_train",
+    "check_transformer_general",
+}
+WHOLE = [
+    (MLPClassifier, NARROW | {"max_iter": 10}),
+    (MLPRegressor, NARROW | {"max_iter": 10}),
+    (TabMClassifier, TABM),
+    (TabMRegressor, TABM),
+    (PackClassifier, FOLDED_PACK),
+    (PackRegressor, FOLDED_PACK),
+    *TINY.items(),
+    (TabFlowImputer, {"generator": TVAE(**TINY[TVAE], random_state=0), "n_draws": 2}),
+    (PrivateSynthesizer, PRIVATE),
+    (TableEncoder, {"numeric": "standard"}),
+]
+EXACT_ONES = [
     (MLPClassifier, EXACT | NARROW | {"max_iter": 20}),
-    (MLPRegressor, EXACT),
-    (MLPClassifier, SHORT),
-    (MLPRegressor, SHORT),
+    (MLPRegressor, EXACT | NARROW),
+    (PackClassifier, TINY_PACK),
+    (PackRegressor, TINY_PACK),
+]
+VARIED = [
     (MLPClassifier, NARROW | {"normalization": "batch", "batch_size": 5, "max_iter": 4}),
     (
         MLPClassifier,
@@ -628,30 +657,31 @@ SETTINGS = [
         | {"max_iter": 10, "loss": "gaussian_nll", "normalization": "layer"}
         | {"proxy_norm": True},
     ),
-    (TabMClassifier, TABM),
-    (TabMRegressor, TABM),
-    (PackClassifier, TINY_PACK),
-    (PackRegressor, TINY_PACK),
-    (PackClassifier, FOLDED_PACK),
-    (PackRegressor, FOLDED_PACK),
-    *TINY.items(),
-    (TabFlowImputer, {"generator": TVAE(**TINY[TVAE], random_state=0), "n_draws": 2}),
-    (PrivateSynthesizer, PRIVATE),
-    *((TableEncoder, {"numeric": how}) for how in ("standard", "quantile", "robust", "none")),
+    *((TableEncoder, {"numeric": how}) for how in ("quantile", "robust", "none")),
     (TableEncoder, {"categorical_features": [0], "max_onehot": 1}),
 ]
 
 
-def _name(check):
-    return getattr(check, "func", check).__name__
+def _checks_of(cls, params, names):
+    """Pairs of an estimator and a check; of the named checks one of each name."""
+    is_exact = names is WEIGHTS_AS_COPIES or params.get("precision") == "float64"
+    pairs = {}
+    for i, (estimator, check) in enumerate(estimator_checks_generator(cls(**params))):
+        name = getattr(check, "func", check).__name__
+        if is_exact or name not in WEIGHTS_AS_COPIES:
+            if names is None:
+                pairs[f"{name}-{i}"] = estimator, check
+            elif name in names:
+                pairs[name] = estimator, check
+    return [(f"{cls.__name__}-{name}", *pair) for name, pair in pairs.items()]
 
 
-def _has(params, cls, check):
-    """Checks of copies are for exact instances, of which packs without folds have no others."""
-    exact = params.get("precision") == "float64" or cls not in (MLPClassifier, MLPRegressor)
-    if _name(check) in WEIGHTS_AS_COPIES:
-        return exact and params is not FOLDED_PACK
-    return params is not TINY_PACK
+CHECKS = [
+    check
+    for settings, names in ((WHOLE, None), (EXACT_ONES, WEIGHTS_AS_COPIES), (VARIED, COMPUTED))
+    for cls, params in settings
+    for check in _checks_of(cls, params, names)
+]
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -659,10 +689,8 @@ def _has(params, cls, check):
 @pytest.mark.parametrize(
     ("estimator", "check"),
     [
-        pytest.param(estimator, check, id=f"{i}-{cls.__name__}-{_name(check)}")
-        for i, (cls, params) in enumerate(SETTINGS)
-        for estimator, check in estimator_checks_generator(cls(**params))
-        if _has(params, cls, check)
+        pytest.param(estimator, check, id=f"{i}-{name}")
+        for i, (name, estimator, check) in enumerate(CHECKS)
     ],
 )
 def test_scikit_learn_check(estimator, check):

@@ -12,7 +12,7 @@ from sklearn.datasets import load_diabetes, load_iris
 from sklearn.model_selection import GridSearchCV
 
 from combutab import MLPClassifier, MLPRegressor, load
-from combutab.estimators import FitTask, _jobs, fit_stacked
+from combutab.estimators import FitTask, fit_stacked
 from combutab.estimators._base import FitMode
 from combutab.estimators._fitted import held_out_outputs
 from combutab.model_selection import StackedGridSearchCV
@@ -405,8 +405,8 @@ class Interrupts(Callback):
 
 
 @pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
-def test_an_interrupt_may_leave_one_of_the_two(monkeypatch):
-    monkeypatch.setitem(_jobs._STACK_UNITS, "cpu", 1)  # one network after the other
+@pytest.mark.usefixtures("single_stacks")
+def test_an_interrupt_may_leave_one_of_the_two():
     model = MLPRegressor(**QUICK, callbacks=[Interrupts()])
     splits = splits_of(model, NUMBERS, RESPONSE)
     with pytest.warns(UserWarning, match="interrupted"):

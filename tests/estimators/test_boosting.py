@@ -14,6 +14,7 @@ from combutab import MLPClassifier, MLPRegressor, PackClassifier, PackRegressor,
 from combutab.estimators import _boosting, _pack_training
 from combutab.estimators._boosting import SETTINGS, Trees, boost, can_boost
 
+pytestmark = pytest.mark.usefixtures("few_trees")
 RNG = np.random.default_rng(0)
 N = 240
 ARRAY = make_classification(N, 4, n_informative=3, n_redundant=0, random_state=0)[0]
@@ -30,14 +31,6 @@ LABELS = (BITS[:, 0] != BITS[:, 1]) & (BITS[:, 2] > 0) | (BITS[:, 3] > 0)
 
 SMALL = {"hidden_layer_sizes": (8,), "numeric_embedding_dim": 3, "batch_size": 64}
 QUICK = {"n_members": 2, "max_iter": 2, "random_state": 0, "member_params": SMALL}
-
-
-@pytest.fixture
-def few_steps(monkeypatch):
-    """Boosting ends after ten steps."""
-    few = tuple({**settings, "max_iter": 10} for settings in SETTINGS)
-    monkeypatch.setattr(_boosting, "SETTINGS", few)
-    monkeypatch.setattr(_pack_training, "SETTINGS", few)
 
 
 # ---- the numbers of scikit-learn's own model -----------------------------------------------------
@@ -175,7 +168,7 @@ def tree_weight(pack):
     return float(pack.activation_weights_.get("boosting", 0.0))
 
 
-def test_trees_are_weighted_by_accuracy(few_steps):
+def test_trees_are_weighted_by_accuracy():
     right = PackClassifier(**QUICK).fit(BITS, LABELS)
     assert tree_weight(right) > 0.5
     rows = right.members_[right.members_["activation"] == "boosting"]
@@ -198,7 +191,7 @@ def test_trees_are_weighted_by_accuracy(few_steps):
     assert not pack._trees
 
 
-def test_bad_tree_settings_are_dropped_after_one_fold(few_steps, monkeypatch):
+def test_bad_tree_settings_are_dropped_after_one_fold(monkeypatch):
     monkeypatch.setattr(_pack_training, "_BEHIND", 1e-9)
     pack = PackClassifier(**QUICK).fit(BITS, LABELS)
     rows = pack.members_[pack.members_["activation"] == "boosting"]
@@ -206,7 +199,7 @@ def test_bad_tree_settings_are_dropped_after_one_fold(few_steps, monkeypatch):
     assert rows["weight"].tolist() == [0, 0]
 
 
-def test_small_ensemble_includes_a_network(few_steps):
+def test_small_ensemble_includes_a_network():
     for size in (1, 2, 3):
         pack = PackClassifier(**QUICK, max_ensemble_size=size).fit(BITS, LABELS)
         assert len(pack._selected) == size
@@ -228,7 +221,7 @@ def seen(monkeypatch):
     return calls
 
 
-def test_oof_predictions_use_unseen_trees_and_networks(seen, few_steps):
+def test_oof_predictions_use_unseen_trees_and_networks(seen):
     y = 2.0 * LABELS + BITS[:, 4]
     pack = PackRegressor(**QUICK | {"max_iter": 1}).fit(BITS, y)
     assert len(seen) == 4  # two settings, two folds
@@ -257,7 +250,7 @@ def test_oof_predictions_use_unseen_trees_and_networks(seen, few_steps):
 
 
 @pytest.mark.parametrize("weighted", ["sample_weight", "class_weight"])
-def test_weights_reach_the_trees(weighted, seen, few_steps):
+def test_weights_reach_the_trees(weighted, seen):
     y = np.where(LABELS, "yes", "no")
     if weighted == "sample_weight":
         weight = np.where(np.arange(len(y)) % 10 == 0, 0.0, 1.0 + LABELS)
@@ -272,7 +265,7 @@ def test_weights_reach_the_trees(weighted, seen, few_steps):
     np.testing.assert_allclose(given / given.mean(), expected / expected.mean(), rtol=1e-6)
 
 
-def test_the_same_again_whatever_the_threads(few_steps):
+def test_the_same_again_whatever_the_threads():
     packs = [PackClassifier(**QUICK, n_jobs=n).fit(TABLE, KINDS) for n in (1, 2, 1)]
     packs.append(clone(packs[0]).fit(TABLE, KINDS))
     before = torch.get_num_threads()
@@ -285,7 +278,7 @@ def test_the_same_again_whatever_the_threads(few_steps):
         assert (pack.oof_decision_function_ == packs[0].oof_decision_function_).all()
 
 
-def test_the_random_state_of_trees_is_the_packs(few_steps):
+def test_the_random_state_of_trees_is_the_packs():
     packs = [PackClassifier(**QUICK | {"random_state": s}).fit(TABLE, KINDS) for s in (0, 1)]
     assert (packs[0].predict_proba(TABLE) != packs[1].predict_proba(TABLE)).any()
 
@@ -300,7 +293,7 @@ def test_without_time_there_are_no_trees():
 
 
 @pytest.mark.parametrize("n_done", [0, 1, 2, 3])
-def test_interrupt_keeps_networks_and_finished_trees(n_done, monkeypatch, few_steps):
+def test_interrupt_keeps_networks_and_finished_trees(n_done, monkeypatch):
     calls, original = [], _pack_training.boost
 
     def interrupted(*arguments):
@@ -323,15 +316,12 @@ def test_interrupt_keeps_networks_and_finished_trees(n_done, monkeypatch, few_st
 
 @pytest.fixture(scope="module")
 def packs():
-    with pytest.MonkeyPatch.context() as patch:
-        few = tuple({**settings, "max_iter": 10} for settings in SETTINGS)
-        patch.setattr(_pack_training, "SETTINGS", few)
-        found = {
-            "classes": PackClassifier(**QUICK).fit(TABLE, KINDS),
-            "two classes": PackClassifier(**QUICK).fit(TABLE, KINDS == "yes"),
-            "numbers": PackRegressor(**QUICK).fit(TABLE, STEPS),
-            "counts": PackRegressor(**QUICK, loss="poisson").fit(TABLE[["a", "c"]], STEPS),
-        }
+    found = {
+        "classes": PackClassifier(**QUICK).fit(TABLE, KINDS),
+        "two classes": PackClassifier(**QUICK).fit(TABLE, KINDS == "yes"),
+        "numbers": PackRegressor(**QUICK).fit(TABLE, STEPS),
+        "counts": PackRegressor(**QUICK, loss="poisson").fit(TABLE[["a", "c"]], STEPS),
+    }
     assert all(tree_weight(pack) > 0 for pack in found.values())
     return found
 

@@ -34,7 +34,6 @@ from combutab import (
     TabFlowImputer,
 )
 from combutab.core import tasks
-from combutab.estimators import _jobs
 from combutab.preprocessing import TableEncoder
 from tests.models import Told
 
@@ -204,8 +203,8 @@ def test_sklearn_callbacks_see_each_epoch(early_stopping):
     assert model.loss_curve_ == plain.loss_curve_
 
 
-def test_members_in_several_stacks_are_one_fit(monkeypatch):
-    monkeypatch.setitem(_jobs._STACK_UNITS, "cpu", 1)
+@pytest.mark.usefixtures("single_stacks")
+def test_members_in_several_stacks_are_one_fit():
     recorder = recorder_of()
     model = MLPClassifier(**{**WATCHED, "max_iter": 2}, n_members=2).set_callbacks(recorder)
     model.fit(X, Y)

@@ -144,9 +144,8 @@ def tasks(epochs=3):
 
 
 @pytest.fixture
-def two_threads(monkeypatch):
-    """Torch has two threads, and a stack holds a network or two."""
-    monkeypatch.setitem(_jobs._STACK_UNITS, "cpu", 1000)
+def two_threads(single_stacks):
+    """Torch has two threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     yield

@@ -328,17 +328,8 @@ def test_folds_count_by_one_over_their_losses(losses):
 # ---- the same again -----------------------------------------------------------------------------
 
 
-@pytest.fixture
-def small_stacks(monkeypatch):
-    """A stack holds a network or two; operations have one thread, for others to have theirs."""
-    monkeypatch.setitem(_jobs._STACK_UNITS, "cpu", 1000)
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-def test_threads_change_nothing(small_stacks):
+@pytest.mark.usefixtures("single_stacks")
+def test_threads_change_nothing():
     packs = [
         PackClassifier(**QUICK | {"n_members": 6}, n_jobs=n_jobs).fit(TABLE, LABELS)
         for n_jobs in (1, 2)
@@ -350,8 +341,9 @@ def test_threads_change_nothing(small_stacks):
 # ---- ends before the end ------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("single_stacks")
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_max_time_leaves_a_model(n_jobs, small_stacks):
+def test_max_time_leaves_a_model(n_jobs):
     pack = PackClassifier(**QUICK | {"n_members": 12, "max_iter": 500}, max_time=1e-9)
     pack.set_params(n_jobs=n_jobs).fit(TABLE, LABELS)
     assert set(pack.members_["n_iter"]) == {0, 1}  # some have not begun
@@ -386,7 +378,7 @@ def test_an_interrupt_before_any_epoch_ends_the_program(monkeypatch):
     assert not hasattr(pack, "members_")
 
 
-def test_an_interrupt_between_threads_keeps_what_is_trained(monkeypatch, small_stacks):
+def test_an_interrupt_between_threads_keeps_what_is_trained(monkeypatch, single_stacks):
     def interrupted(*words):
         raise KeyboardInterrupt
 
@@ -498,8 +490,6 @@ def test_greedy_selection_breaks_ties_and_skips_nan():
 
 
 def test_a_large_pool_is_looked_at_in_parts(monkeypatch):
-    from combutab.estimators import _pack_training
-
     whole = select_greedily(class_pool(*draw()).losses_after, 6)
     monkeypatch.setattr(_pack_training, "_VALUES", 1)
     assert select_greedily(class_pool(*draw()).losses_after, 6) == whole

@@ -19,7 +19,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from combutab import MLPClassifier, MLPRegressor, PackClassifier, PackRegressor, load
-from combutab.estimators import _jobs
 from combutab.preprocessing import TableEncoder
 
 RNG = np.random.default_rng(0)
@@ -273,11 +272,11 @@ def test_balanced_weights_are_those_of_training_rows():
     assert_allclose(weight[45:], 1.5)
 
 
-def test_max_time_ends_training_with_the_epoch(monkeypatch):
+def test_max_time_ends_training_with_the_epoch(request):
     options = {**QUICK, "max_iter": 10**6, "validation_split": LAST, "max_time": 1e-9}
     model = MLPRegressor(**options, n_members=2).fit(X, NUMBERS)
     assert model.history_["epoch"].tolist() == [1, 1]
-    monkeypatch.setitem(_jobs._STACK_UNITS, "cpu", 1)  # one network after the other
+    request.getfixturevalue("single_stacks")
     assert MLPRegressor(**options, n_members=2).fit(X, NUMBERS).history_["epoch"].tolist() == [1, 1]
     for wrong, says in ((0, "'max_time' parameter"), ("2 minutes", "got '2 minutes'")):
         with pytest.raises(ValueError, match=says):

@@ -15,11 +15,7 @@ RNG = np.random.default_rng(0)
 TABLE = pd.DataFrame({"x": RNG.normal(size=120), "kind": RNG.choice(["a", "b"], 120)})
 
 make = partial(make_small, epochs=6)
-
-
-@pytest.fixture(autouse=True)
-def every_epoch(monkeypatch):
-    monkeypatch.setattr(_model_files, "SECONDS", 0.0)
+pytestmark = pytest.mark.usefixtures("every_epoch")
 
 
 @EVERY

@@ -129,8 +129,7 @@ def test_a_checkpoint_has_a_network_without_an_optimiser(tmp_path):
 
 
 @pytest.mark.parametrize("early_stopping", [False, True])
-def test_an_interrupted_training_goes_on(early_stopping, tmp_path, monkeypatch):
-    monkeypatch.setattr(_model_files, "SECONDS", 0.0)
+def test_an_interrupted_training_goes_on(early_stopping, tmp_path, every_epoch):
     params = {"n_members": 2, "activation": "prelu", "random_state": 1}
     params |= {"early_stopping": early_stopping}
     whole = Averaged(**params).fit(TABLE)
