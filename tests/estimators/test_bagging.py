@@ -14,7 +14,6 @@ from sklearn.model_selection import GridSearchCV
 from combutab import MLPClassifier, MLPRegressor, load
 from combutab.estimators import FitTask, fit_stacked
 from combutab.estimators._base import FitMode
-from combutab.estimators._fitted import held_out_outputs
 from combutab.model_selection import StackedGridSearchCV
 from combutab.training import Callback
 
@@ -110,18 +109,6 @@ def test_bagged_predictions_are_the_members_mean():
     check_that_rows_were_held_out(model, X, folds)
     model.set_params(bagging=None).fit(X, y)
     assert not hasattr(model, "oof_decision_function_")
-
-
-def test_interrupted_members_give_no_held_out_predictions():
-    X, y = IRIS
-    model = MLPClassifier(**BAGGED).fit(X, y)
-    unfitted = clone(model)
-    job = unfitted.make_job(unfitted.prepare(X, y))
-    net = model.network()
-    net.select([0])
-    raw = held_out_outputs(net, job)
-    answered = ~raw.isnan().any(-1)[0]
-    assert_array_equal(answered.nonzero()[:, 0], job.plans[0].val_rows)
 
 
 def test_zero_weight_rows_have_no_oof_prediction():

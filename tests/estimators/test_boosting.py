@@ -79,10 +79,17 @@ def as_model_takes(rows):
     return np.concatenate([codes, rows.dense.double().numpy()], 1)
 
 
-@pytest.mark.parametrize("settings", [0, 1])
-@pytest.mark.parametrize("X", [TABLE, TABLE[["a", "b", "c"]], TABLE[["kind", "place"]]])
-@pytest.mark.parametrize("y", [KINDS, KINDS == "yes"], ids=["three", "two"])
-def test_raw_outputs_of_classes_are_scikit_learns(y, X, settings):
+@pytest.mark.parametrize(
+    ("X", "y", "settings"),
+    [
+        (TABLE, KINDS, 0),
+        (TABLE, KINDS, 1),
+        (TABLE, KINDS == "yes", 0),
+        (TABLE[["a", "b", "c"]], KINDS == "yes", 1),
+        (TABLE[["kind", "place"]], KINDS, 0),
+    ],
+)
+def test_raw_outputs_of_classes_are_scikit_learns(X, y, settings):
     trees, model, rows = boosted(MLPClassifier(), y, settings=settings, X=X)
     found = both_ways(trees, rows)
     expected = model.decision_function(as_model_takes(rows))

@@ -84,28 +84,28 @@ def test_methods_take_scikit_learns_arguments(name):
 
 
 # scikit-learn's values of parameters that both have
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"hidden_layer_sizes": 7},
-        {"hidden_layer_sizes": [5, 4]},
-        {"hidden_layer_sizes": np.array([5, 4])},
-        {"hidden_layer_sizes": ()},
-        *({"activation": a} for a in ("identity", "logistic", "tanh", "relu")),
-        *({"solver": "sgd", "learning_rate": r} for r in ("constant", "invscaling", "adaptive")),
-        {"solver": "sgd", "momentum": 0.5, "nesterovs_momentum": False},
-        {"solver": "sgd", "momentum": 0},
-        {"solver": "lbfgs", "max_fun": 10},
-        {"batch_size": 7, "shuffle": False},
-        {"alpha": 0, "beta_1": 0.5, "beta_2": 0.9, "epsilon": 1e-4},
-        {"tol": 0, "n_iter_no_change": 2},
-        {"early_stopping": True, "validation_fraction": 0.3},
-        {"random_state": np.random.RandomState(3)},
-        {"verbose": False, "power_t": 0.25, "warm_start": True},
-    ],
-    ids=lambda values: " ".join(values),
-)
-@pytest.mark.parametrize("kind", ["three classes", "two targets"])
+VALUES = [
+    {"hidden_layer_sizes": 7},
+    {"hidden_layer_sizes": [5, 4]},
+    {"hidden_layer_sizes": np.array([5, 4])},
+    {"hidden_layer_sizes": ()},
+    *({"activation": a} for a in ("identity", "logistic", "tanh", "relu")),
+    *({"solver": "sgd", "learning_rate": r} for r in ("constant", "invscaling", "adaptive")),
+    {"solver": "sgd", "momentum": 0.5, "nesterovs_momentum": False},
+    {"solver": "sgd", "momentum": 0},
+    {"solver": "lbfgs", "max_fun": 10},
+    {"batch_size": 7, "shuffle": False},
+    {"alpha": 0, "beta_1": 0.5, "beta_2": 0.9, "epsilon": 1e-4},
+    {"tol": 0, "n_iter_no_change": 2},
+    {"early_stopping": True, "validation_fraction": 0.3},
+    {"random_state": np.random.RandomState(3)},
+    {"verbose": False, "power_t": 0.25, "warm_start": True},
+]
+TAKEN = [("three classes", values) for values in VALUES]
+TAKEN += [("two targets", values) for values in VALUES[::5]]
+
+
+@pytest.mark.parametrize(("kind", "values"), TAKEN, ids=str)
 def test_every_value_of_scikit_learn_is_taken(kind, values):
     _fit(both(kind)[0], kind, **values)  # it is one of theirs
     model = _fit(both(kind)[1], kind, **values)
@@ -125,11 +125,19 @@ def _describe(value):
 
 # a kind of target, a solver and early stopping are told apart nowhere: not each with each
 @pytest.mark.parametrize(
-    ("solver", "early_stopping"),
-    [("adam", False), ("adam", True), ("sgd", False), ("lbfgs", True)],
+    ("kind", "solver", "early_stopping"),
+    [
+        ("binary", "adam", False),
+        ("three classes", "adam", True),
+        ("three classes", "lbfgs", True),
+        ("multi-label", "sgd", False),
+        ("one target", "adam", True),
+        ("one target", "sgd", False),
+        ("two targets", "lbfgs", True),
+        ("two targets", "adam", False),
+    ],
 )
-@pytest.mark.parametrize("kind", KINDS)
-def test_attributes_after_fit_are_those_of_scikit_learn(kind, early_stopping, solver):
+def test_attributes_after_fit_are_those_of_scikit_learn(kind, solver, early_stopping):
     settings = {"solver": solver, "early_stopping": early_stopping}
     settings |= {"n_iter_no_change": 10, "validation_fraction": 0.1}
     theirs = _fit(both(kind)[0], kind, **settings)

@@ -1,6 +1,5 @@
 """The parts of a strong recipe, each a parameter: against plain torch, and each by itself."""
 
-import dataclasses
 import math
 
 import numpy as np
@@ -13,7 +12,6 @@ from torch import nn
 import combutab
 from combutab import MLPClassifier, MLPRegressor
 from combutab.estimators import FitTask, fit_stacked
-from combutab.estimators._jobs import train_job
 from combutab.training import schedule_factor
 
 pytestmark = pytest.mark.usefixtures("paper_defaults")
@@ -213,25 +211,6 @@ def test_unusable_scorer_is_refused_before_training(capsys):
         MLPRegressor(
             **SMALL, max_iter=2, early_stopping=True, early_stopping_scoring=lambda *_: math.nan
         ).fit(X, Y)
-
-
-def test_a_network_that_diverges_keeps_the_best_epoch():
-    grow = lambda t: 1e-3 if t < 0.5 else 1e30  # noqa: E731
-    rows = RNG.normal(size=(80, 2))
-    y = rows[:, 0] + rows[:, 1]
-    reg = MLPRegressor(**SMALL, max_iter=10, early_stopping=True, solver="sgd")
-    reg._validate()
-    job = reg.make_job(reg.prepare(rows, y))
-    job = dataclasses.replace(job, config=dataclasses.replace(job.config, learning_rate=grow))
-    results = train_job(job)
-    assert [r.reason for r in results] == ["diverged"]
-    with pytest.warns(ConvergenceWarning, match="the weights of its best epoch are kept"):
-        reg.keep_results(job, results)
-    assert reg.best_validation_score_ == max(s for s in reg.validation_scores_ if s == s)
-    assert np.isfinite(reg.predict(rows)).all()
-    wild = MLPRegressor(**SMALL, max_iter=10, solver="sgd", learning_rate_init=1e30)
-    with pytest.raises(ValueError, match="non-finite"):
-        wild.fit(rows, y)
 
 
 def test_stack_clips_only_models_that_ask():

@@ -693,14 +693,14 @@ CONSTANTS = [
 
 
 @pytest.mark.parametrize("constant", CONSTANTS, ids=repr)
-@pytest.mark.parametrize("ending", ["json", "yaml"])
-def test_constants_and_names_of_any_type_are_written(constant, ending, tmp_path):
+def test_constants_and_names_of_any_type_are_written(constant, tmp_path):
     names = [Sum([constant, "b"], "total"), Unique(constant)]
     is_name = isinstance(constant, str | tuple | int | np.str_)
     rules = names if isinstance(constant, tuple) else [Inequality("a", "<=", constant)]
     rules += names if is_name and not isinstance(constant, tuple) else []
-    write_constraints(rules, tmp_path / f"rules.{ending}")
-    assert read_constraints(tmp_path / f"rules.{ending}") == rules
+    for ending in ("json", "yaml"):
+        write_constraints(rules, tmp_path / f"rules.{ending}")
+        assert read_constraints(tmp_path / f"rules.{ending}") == rules
 
 
 def test_constants_stay_in_model_files(tmp_path):
@@ -840,25 +840,22 @@ DAYS = pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(60) % 30, "D")
 
 
 @pytest.mark.parametrize(
-    ("values", "condition", "most"),
+    ("values", "most"),
     [
-        (DAYS, None, 30),
-        (DAYS.tz_localize("Europe/Oslo"), None, 30),
-        (DAYS, (DAYS[3], DAYS[7]), 5),
-        (DAYS - DAYS[0], None, 30),
-        (np.arange(60.0) % 30, None, 30),
-        (np.arange(60.0) % 30 / 4, None, 726),  # numbers of two decimals from 0 to 7.25
-        (np.arange(60) % 30 + 10**17, None, 30),
+        (DAYS, 30),
+        (DAYS.tz_localize("Europe/Oslo"), 30),
+        (DAYS - DAYS[0], 30),
+        (np.arange(60.0) % 30 / 4, 726),  # numbers of two decimals from 0 to 7.25
+        (np.arange(60) % 30 + 10**17, 30),
     ],
-    ids=["dates", "zone", "range", "durations", "floats", "decimals", "integers"],
+    ids=["dates", "zone", "durations", "decimals", "integers"],
 )
-def test_requests_beyond_all_unique_values_are_refused(values, condition, most):
+def test_requests_beyond_all_unique_values_are_refused(values, most):
     table = pd.DataFrame({"v": values, "kind": ["a"] * 30 + ["b"] * 30})
     params = {"constraints": [Unique("v", "kind")], "min_frequency": 1, "identifiers": []}
     model = make(TVAE, **params).fit(table)
-    conditions = {"kind": "a"} | ({} if condition is None else {"v": condition})
     with pytest.raises(ValueError, match=r"allows only (\d+) combinations") as refused:
-        model.sample(2000, conditions=conditions)
+        model.sample(2000, conditions={"kind": "a"})
     allowed = int(re.search(r"only (\d+)", str(refused.value))[1])
     assert most <= allowed <= most * 1.1 + 1
     with pytest.raises(ValueError, match="'kind' = 'b'"):
@@ -963,7 +960,7 @@ def test_rows_with_shares(model, table):
 # ---- constraints that are found ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_what_holds_in_a_table_is_found(seed):
     table = random_table(seed, 300)
     found = suggest_constraints(table)

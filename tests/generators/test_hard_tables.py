@@ -21,24 +21,19 @@ RNG = np.random.default_rng(0)
 @pytest.mark.parametrize(
     "column",
     [
-        RNG.normal(size=50),
-        RNG.choice(["a", "b"], 50),
         np.full(50, np.nan),
         np.full(50, None),
         pd.array([None] * 50, dtype="Int64"),
         np.full(50, np.datetime64("NaT", "ns")),
     ],
-    ids=["numbers", "texts", "NaN", "None", "NA", "NaT"],
+    ids=["NaN", "None", "NA", "NaT"],
 )
-def test_fifty_rows_of_one_column(cls, column):
+def test_fifty_missing_cells_of_one_column(cls, column):
     table = pd.DataFrame({"only": column})
     made = make(cls).fit(table).sample(20)
     assert made.shape == (20, 1)
     assert made.dtypes.equals(table.dtypes)
-    if table["only"].isna().all():
-        assert made["only"].isna().all()
-    else:
-        assert made["only"].notna().all()
+    assert made["only"].isna().all()
 
 
 @EVERY

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import combutab
-from combutab import ACTIVATIONS, CombU
+from combutab import CombU
 from combutab.generators import patch_ctgan
 
 ctgan = pytest.importorskip("ctgan", reason="needs the extra sdv")
@@ -89,8 +89,8 @@ def test_original_activations_reproduce_original_samples(cls):
     pd.testing.assert_frame_equal(patched.loss_values, expected.loss_values)
 
 
-@pytest.mark.parametrize("name", ACTIVATIONS)
-def test_ctgan_trains_with_every_activation(name):
+@pytest.mark.parametrize("name", ["combu-random", "pln-4", "la-silu", "prelu", "rational"])
+def test_ctgan_trains_with_activations(name):
     table, discrete = TABLE[DISCRETE], DISCRETE  # without numbers there are no mixtures to fit
     model = fitted(patch_ctgan(make(ctgan.CTGAN, epochs=1), name), table, discrete)
     assert np.isfinite(model.loss_values.to_numpy(dtype=float)).all()

@@ -8,7 +8,7 @@ import pytest
 
 from combutab import CTGAN, TabFlow, load
 from combutab.generators._learned_columns import find_repetitions
-from combutab.generators._rules import Rules
+from combutab.generators.completion import Rules
 from combutab.generators.constraints import Inequality, Unique
 from combutab.preprocessing import Table
 

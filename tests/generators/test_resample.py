@@ -55,8 +55,14 @@ def test_a_dict_says_how_many():
     assert len(X_new) == 133
 
 
-@pytest.mark.parametrize("labels", [np.array([7, -1]), np.array([True, False]), np.array([1.0, 2])])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32, object])
+@pytest.mark.parametrize(
+    ("dtype", "labels"),
+    [
+        (np.float64, np.array([7, -1])),
+        (np.float32, np.array([True, False])),
+        (object, np.array([1.0, 2])),
+    ],
+)
 def test_arrays(dtype, labels):
     rng = np.random.default_rng(0)
     X = np.stack([rng.normal(size=60), rng.integers(0, 3, 60)], axis=1).astype(dtype)

@@ -440,8 +440,9 @@ CONSTANT = {  # a column of fit, and values that it has later
 }
 
 
-@pytest.mark.parametrize("numeric", ["standard", "quantile", "robust", "none"])
-@pytest.mark.parametrize("max_onehot", [0, 32])
+@pytest.mark.parametrize(
+    ("numeric", "max_onehot"), [("standard", 0), ("quantile", 32), ("robust", 32), ("none", 32)]
+)
 @pytest.mark.parametrize("name", CONSTANT)
 def test_values_new_to_a_constant_column_change_nothing(name, max_onehot, numeric):
     fitted, later = CONSTANT[name]

@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from combutab.preprocessing._columns import rows_needed
-from combutab.preprocessing.modes._columns import find_identifiers, new_identifiers
+from combutab.preprocessing import ModeEncoder, find_identifiers, rows_needed
 
 N = 200
 RNG = np.random.default_rng(0)
@@ -65,13 +64,19 @@ OTHERS = {
 }
 
 
+def listed(column):
+    """New identifiers of a column that is listed as one of identifiers."""
+    encoder = ModeEncoder(identifiers=["x"], random_state=0).fit(column.to_frame("x"))
+    return encoder.columns_[0].made
+
+
 @pytest.mark.parametrize("name", IDENTIFIERS)
 def test_new_identifiers_are_not_real_ones(name):
     column, kind = IDENTIFIERS[name]
     found = find_identifiers(column)
     assert found is not None
     assert found.kind == kind
-    assert new_identifiers(column, "column 'x'") == found  # as where they are listed
+    assert listed(column) == found
     made = found.make(5000)
     assert len(set(made)) == 5000
     assert not set(made) & set(column.dropna())
@@ -108,7 +113,7 @@ def test_min_frequency_is_count_or_share():
 
 @pytest.mark.parametrize("name", ["measurements", "days", "tuples", "no room above", "truth"])
 def test_what_no_identifiers_can_be_made_for(name):
-    with pytest.raises(ValueError, match="column 'x' is listed in identifiers, but"):
-        new_identifiers(OTHERS[name], "column 'x'")
-    assert new_identifiers(OTHERS["amounts"], "column 'x'").kind == "integer"
-    assert new_identifiers(OTHERS["cities"], "column 'x'").make(1) == ["id-000001"]
+    with pytest.raises(ValueError, match="column 'x' is listed in identifiers"):
+        listed(OTHERS[name])
+    assert listed(OTHERS["amounts"]).kind == "integer"
+    assert listed(OTHERS["cities"]).make(1) == ["id-000001"]

@@ -31,10 +31,11 @@ from combutab.training import (
     RowOptimizer,
     Rows,
     TrainConfig,
+    best_factors,
     make_regression_loss,
     schedule_factor,
 )
-from combutab.training._losses import accuracy, best_factors, r2
+from combutab.training._losses import accuracy, r2
 from combutab.training._optimizers import clip_gradients, rate_table
 from combutab.training._steps import Batch, Batches, Objective
 
