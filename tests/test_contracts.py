@@ -603,7 +603,6 @@ TINY[CTGAN] = TINY[CTGAN] | {"batch_size": 20, "pac": 10}
 # all others see only parameters, names and shapes. Some settings share an instance. Where a check
 # asks for a score after few epochs, the rate or the batches are such as reach it.
 COMPUTED = WEIGHTS_AS_COPIES | {
-    "check_class_weight_classifiers",
     "check_classifiers_classes",
     "check_classifiers_multilabel_output_format_predict_proba",
     "check_classifiers_multilabel_representation_invariance",
