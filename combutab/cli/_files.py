@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import codecs
+import os
 import re
 import shlex
+import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -16,6 +18,7 @@ from pandas.api import types
 
 from combutab.cli._console import UserError, hint, refusals, with_options
 from combutab.cli._options import (
+    STANDARD_OUTPUT,
     cannot_write,
     ending,
     find_columns,
@@ -751,23 +754,35 @@ def write_table(table: pd.DataFrame, forms: FileFormat, path: Path) -> None:
             return column
         return column.astype(object).map(_guard, na_action="ignore")
 
-    def write(temporary_path: Path) -> None:
+    def write(file: Any) -> None:
         if suffix == ".parquet":
             # the RangeIndex is kept: without an index, column names would become text
-            as_parquet(table, forms).to_parquet(temporary_path)
+            as_parquet(table, forms).to_parquet(file)
             return
         rewritten = _change_columns(table, as_text)
         if forms.guarded:
             rewritten = rewritten.rename(columns=_guard)
         rewritten.to_csv(
-            temporary_path,
+            file,
             sep=(suffix.startswith(".csv") and forms.sep) or SEPARATORS[suffix],
             decimal=forms.decimal,
             index=False,
             compression=gzip_options if suffix.endswith(".gz") else None,
         )
 
-    write_whole(path, write)
+    if path == STANDARD_OUTPUT:
+        _print_rows(write)
+    else:
+        write_whole(path, write)
+
+
+def _print_rows(write: Callable[[Any], None]) -> None:
+    """Write rows to standard output, whose reader, such as `head`, may end before the last row."""
+    try:
+        write(sys.stdout)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def as_parquet(table: pd.DataFrame, forms: FileFormat) -> pd.DataFrame:

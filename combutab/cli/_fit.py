@@ -172,8 +172,6 @@ def fit(options: FitOptions) -> None:
 
     estimator = _build_estimator(options, model, settings, data)
     split = _split_rows(estimator, data.X, options.split)
-    if options.split == "random":
-        _hint_at_time_order(split.X)
     names = _files.list_names(data.targets)
     echo_on_terminal(
         f"{options.data.name}: {counted(len(split.X), 'row')}, {data.task} of {names} by "
@@ -186,6 +184,8 @@ def fit(options: FitOptions) -> None:
         if training.startswith(("date", "free text")):
             echo_on_terminal(f"{column!r}: {training}")
     _save(copy(estimator).set_params(**random_split), options.out, data)
+    if options.split == "random":
+        _hint_at_time_order(split.X)
     echo(f"{data.task.capitalize()} of {names} with {model}: {_describe_training(estimator)}")
     scores = _print_scores(estimator, data, split, options.metric)
     estimator.set_params(**random_split)

@@ -44,7 +44,7 @@ class SharedOptions:
     Options
     -------
     out : FILE
-        Table file to write: .csv, .tsv (both also with .gz) or .parquet.
+        Table file to write: .csv, .tsv (both also with .gz) or .parquet; - prints the rows.
     guard_formulas
         In a .csv or .tsv file, write a ' before text that a spreadsheet would run as a formula.
 
@@ -229,6 +229,7 @@ def read_frequency(min_frequency: float | None) -> float:
 
 # ---- Options -------------------------------------------------------------------------------------
 
+STANDARD_OUTPUT = Path("-")
 Columns = list[str] | None
 Table = Annotated[Path, typer.Argument()]
 Out = Annotated[Path, typer.Option("--out", "-o")]
@@ -473,30 +474,30 @@ def find_columns(option: str, texts: Sequence[str] | None, columns: Iterable[Any
 
 
 def find_target(text: str, columns: Iterable[Any]) -> Any:
-    """Find the column of this name, or raise a UserError."""
-    by_text = {str(column): column for column in columns}
-    if text not in by_text:
-        raise UserError(f"--target: {no_column(text, by_text)}")
-    return by_text[text]
+    """Find the one column that --target names, or raise a UserError."""
+    targets = find_targets(text, columns)
+    if len(targets) > 1:
+        raise UserError(
+            f"--target names {len(targets)} columns, {', '.join(map(repr, targets))}; name one "
+            "(only `combutab fit` predicts several numeric columns)"
+        )
+    return targets[0]
 
 
-def find_targets(text: str, columns: Iterable[Any], *, several: bool = True) -> list[Any]:
+def find_targets(text: str, columns: Iterable[Any]) -> list[Any]:
     """Find the column to predict, or several columns separated by commas.
 
     >>> find_targets("a,b", ["a", "b", "c"]), find_targets("a,b", ["a,b", "c"])
     (['a', 'b'], ['a,b'])
     """
-    columns = list(columns)
-    column_names = set(map(str, columns))
+    by_text = {str(column): column for column in columns}
     names = list(dict.fromkeys(name.strip() for name in text.split(",")))
-    if text in column_names or column_names.isdisjoint(names):
+    if text in by_text or by_text.keys().isdisjoint(names):
         names = [text]
-    if len(names) > 1 and not several:
-        raise UserError(
-            f"--target names {len(names)} columns, {', '.join(map(repr, names))}; name one "
-            "(only `combutab fit` predicts several numeric columns)"
-        )
-    return [find_target(name, columns) for name in names]
+    for name in names:
+        if name not in by_text:
+            raise UserError(f"--target: {no_column(name, by_text)}")
+    return [by_text[name] for name in names]
 
 
 def find_dropped(
@@ -548,8 +549,10 @@ def is_text_file(path: Path) -> bool:
 def ending(path: Path) -> str:
     """Find the ending of a file name, which determines the format to write.
 
-    Raises UserError if the ending is unknown.
+    Raises UserError if the ending is unknown. Standard output has the format of .csv files.
     """
+    if path == STANDARD_OUTPUT:
+        return ".csv"
     endings = (*SEPARATORS, ".parquet")
     for suffix in endings:
         if path.name.lower().endswith(suffix):

@@ -43,8 +43,6 @@ class PredictOptions(ModelOptions):
 
     Options
     -------
-    out : FILE
-        Table file to write: .csv, .tsv (both also with .gz) or .parquet; - prints the table.
     proba
         Also write the predicted probability of each class.
     keep : COLUMNS

@@ -1,6 +1,8 @@
 """``combutab fit`` and ``combutab predict``: a model of a table in a file, and what it says."""
 
 import re
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -45,6 +47,20 @@ def folder(tmp_path_factory):
 def here(folder, monkeypatch):
     monkeypatch.chdir(folder)
     return folder
+
+
+def test_predictions_on_standard_output(here, capsys):
+    predict = ["predict", "model.safetensors", "people.csv", "--proba", "-o"]
+    assert main([*predict, "out.csv"]) == 0
+    assert capsys.readouterr().out == ""
+    assert main([*predict, "-"]) == 0
+    assert capsys.readouterr().out == (here / "out.csv").read_text("utf-8")
+
+
+def test_reader_of_standard_output_may_end_early(here):
+    command = f"{sys.executable} -m combutab predict model.safetensors people.csv -o - | head -c 9"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("predicted", "")
 
 
 def test_the_file_is_the_estimator_of_these_options(here):
@@ -517,5 +533,6 @@ def test_several_targets(tmp_path, monkeypatch, capsys, complaint, model):
     )
     assert "--target names all columns" in complaint(*fit, "a,b", "--drop", "x,kind")
     assert "--drop leaves out 'b'" in complaint(*fit, "a,b", "--drop", "b")
-    for command in (["compare", "t.csv"], ["evaluate", "t.csv", "t.csv"]):
+    rows.to_csv("u.csv", index=False)
+    for command in (["compare", "t.csv"], ["evaluate", "t.csv", "u.csv"]):
         assert "--target names 2 columns, 'a', 'b'; name one" in complaint(*command, "--target=a,b")
