@@ -44,3 +44,11 @@ def short_reports():
         patch.setattr(_yardsticks, "_DRAWS", (3, 3))
         patch.setattr(_yardsticks, "_SPLITS", 3)
         yield
+
+
+@contextmanager
+def small_stacks(n_units=1000):
+    """Train at most so many units at once, so that a few small networks are several stacks."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("combutab.estimators._jobs._STACK_UNITS", {"cpu": n_units})
+        yield

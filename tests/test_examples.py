@@ -192,7 +192,7 @@ def test_search_prefers_a_larger_rate(outputs, tmp_path):
     assert held_out > 0.93
 
 
-def test_rows_to_order_meet_their_conditions_and_are_reported_on(outputs, tmp_path):
+def test_conditional_rows_meet_their_conditions(outputs, tmp_path):
     text = printed(outputs, "synthetic_table", tmp_path)
     ordered = re.findall(r"^ +(\d+) +(\w+) +(?:[\d.]+|NaN) 2025-0([678])-\d\d$", text, re.MULTILINE)
     assert len(ordered) == 3
@@ -200,7 +200,7 @@ def test_rows_to_order_meet_their_conditions_and_are_reported_on(outputs, tmp_pa
     assert re.findall(r"(\w+): good", text) == ["utility", "fidelity", "privacy"]
 
 
-def test_a_promise_is_said_in_words_and_by_step(outputs, tmp_path):
+def test_private_promise_is_explained_by_step(outputs, tmp_path):
     text = printed(outputs, "private_table", tmp_path)
     assert "promise: epsilon=1, delta=1e-06" in text
     assert "at most 73 %." in text

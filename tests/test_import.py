@@ -90,7 +90,7 @@ def test_help_and_wrong_usage_load_no_heavy_library():
     assert not after & HEAVY
 
 
-def test_names_load_what_they_need_and_packages_are_attributes(tmp_path):
+def test_names_load_only_what_they_need(tmp_path):
     """In a fresh process, one after the other, up to models that another process has saved."""
     rows = np.random.default_rng(0).normal(size=(40, 2))
     MLPRegressor(hidden_layer_sizes=(2,), max_iter=1, n_iter_no_change=np.inf).fit(
@@ -199,7 +199,7 @@ def test_the_command_names_what_there_is():
     assert ",".join(BASELINES) == _compare.BASELINES
 
 
-def test_import_loads_no_optional_library_and_leaves_global_state_alone():
+def test_import_leaves_global_state_alone():
     code = """
 import random, sys, numpy, torch, warnings
 def loaded():

@@ -67,7 +67,7 @@ def test_draws_are_splitmix64_started_from_the_mixed_key(key, n):
     assert [v % (1 << 64) for v in drawn.tolist()] == splitmix64(start, n)
 
 
-def test_a_row_depends_on_its_key_and_position_alone():
+def test_draws_depend_on_key_and_position_only():
     alone = random_int64([7], 10)[0]
     stacked = random_int64([1, 7, 9], 25)
     assert torch.equal(stacked[1, :10], alone)
@@ -90,7 +90,7 @@ def test_permutations_sort_the_draws(lengths):
         np.testing.assert_array_equal(row, [*order, *range(n, max(lengths))])
 
 
-def test_a_permutation_does_not_depend_on_longer_ones_beside_it(monkeypatch):
+def test_permutations_do_not_depend_on_longer_ones(monkeypatch):
     # of draws with few bits, so that many agree in all but their places
     monkeypatch.setattr(
         "combutab.core.rng.random_int64",

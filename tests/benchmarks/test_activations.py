@@ -61,7 +61,7 @@ def test_classes_without_training_rows_are_not_scored(tmp_path):
 
 
 @pytest.mark.parametrize("straight", [False, True])
-def test_learned_units_are_one_part_each_outside_of_training(straight):
+def test_learned_units_predict_by_one_part(straight):
     units = LearnedUnits(12, straight=straight)
     with torch.no_grad():
         units.logits.normal_()

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from benchmarks.quality import imputation
-from benchmarks.quality.imputers import ITERATIVE, Gaps, fill_by_regression, nearest_donors
+from benchmarks.quality.imputers import Gaps
 from benchmarks.quality.synthesizers import Task, smote
 from combutab.evaluation import privacy
 
@@ -58,38 +58,3 @@ def test_measures_by_hand():
     alone = imputation.judge(own, [filled])
     assert np.isnan(alone["coverage"]).all()
     np.testing.assert_array_equal(alone["rmse"], found["rmse"])
-
-
-def test_a_fifth_is_hidden_and_gaps_stay_gaps():
-    rng = np.random.default_rng(0)
-    table = pd.DataFrame({"n": rng.integers(0, 9, 2000), "x": rng.normal(size=2000)})
-    table.loc[::4, "x"] = np.nan
-    own = imputation.hide(table, 0, 1000)
-    assert own.table.shape == (1000, 2)
-    assert own.hidden.mean(axis=0) == pytest.approx([0.2, 0.15], abs=0.03)
-    assert not np.isnan(own.table.to_numpy()[own.hidden]).any()
-    assert own.holed.isna().sum().sum() == own.hidden.sum() + own.table["x"].isna().sum()
-    assert not own.table.equals(imputation.hide(table, 1, 1000).table)
-
-
-def test_the_nearest_donor_has_the_cell():
-    holed = {"x": [0.0, 1.0, np.nan, 10.0, 9.0], "y": [1.0, 2.0, 3.0, 4.0, np.nan]}
-    holed = pd.DataFrame(holed | {"kind": pd.Categorical(["a", None, "b", "b", "a"])})
-    holed = holed[["x", "kind", "y"]]
-    donors = nearest_donors(holed)
-    assert donors[1, 1] == 0  # by x and y: 0.1 and 1/3 away; row 3 is 0.9 and 2/3
-    assert donors[2, 0] == 3  # by kind and y: 0 and 1/3; row 1 is 1/3 away by y alone
-    assert donors[4, 2] == 0  # by x and kind: 0.9 and 0; row 3 is 0.1 and 1, row 1 by x 0.8
-    assert (donors != np.arange(5)[:, None]).all()
-
-
-def test_regression_finds_what_is_linear_and_the_likely_category():
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=400)
-    kind = pd.Categorical(np.select([x < -0.5, x > 0.5], ["low", "high"], "mid"))
-    own = imputation.hide(pd.DataFrame({"x": x, "double": 2 * x, "kind": kind}), 0, 400)
-    name, (filled,) = next(fill_by_regression(own))
-    assert name == ITERATIVE
-    lost = own.hidden[:, 1] & ~own.hidden[:, 0]
-    np.testing.assert_allclose(filled["double"][lost], own.table["double"][lost], atol=0.02)
-    assert imputation.judge(own, [filled])["wrong"][0] < 0.4

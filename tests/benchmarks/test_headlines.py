@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 from benchmarks import headlines
-from benchmarks.quality import imputation
 from benchmarks.speed.scaling import exponents
 
 ROOT = Path(__file__).parents[2]
@@ -52,16 +51,6 @@ def test_exponents_of_powers():
     expected = {"seconds": 2.0, "seconds, steepest": 2.0}
     expected |= {"megabytes": 1.0, "megabytes, steepest": 2.0}
     assert row.to_dict() == pytest.approx(expected)
-
-
-def test_imputation_errors_are_averaged_over_tables():
-    rows = pd.DataFrame({"model": ["a", "a", "b"], "data": ["x", "y", "x"], "coverage": 0.9})
-    rows[[*imputation.RESULTS[3:]]] = rows.reindex(columns=imputation.RESULTS[3:]).fillna(1.0)
-    rows["rmse_ratio"] = [2.0, 8.0, 3.0]
-    rows["rmse_ratio_low"] = [1.5, 0.5, 2.0]
-    found = imputation.summary(rows)
-    assert found[imputation.WORDS["rmse_ratio"]].to_dict() == pytest.approx({"a": 4.0, "b": 3.0})
-    assert found.filter(like="better").iloc[:, 0].to_dict() == {"a": "1 of 2", "b": "1 of 1"}
 
 
 def test_the_page_is_what_the_rows_give():
@@ -141,7 +130,7 @@ def test_what_is_quoted_is_in_the_page():
     assert seen > 100
 
 
-def test_what_is_quoted_of_activations_is_on_their_page():
+def test_quoted_activation_numbers_are_on_their_page():
     readme = (ROOT / "README.md").read_text("utf-8")
     (quote,) = (line for line in readme.splitlines() if line.startswith("| which activation"))
     told = numbers((ROOT / "benchmarks" / "WHICH_ACTIVATION.md").read_text("utf-8"))

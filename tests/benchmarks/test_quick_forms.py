@@ -217,7 +217,7 @@ PLANNED += [f"papers.pln.{study}" for study in ("approximation", "depth", "norma
 
 
 @pytest.mark.parametrize("name", PLANNED)
-def test_the_results_that_are_kept_are_those_of_the_full_study(name):
+def test_stored_results_are_complete(name):
     """Nothing is to go: a file has each row that a run would begin with."""
     if name.startswith("activations") and not DATA_HOME.is_dir():
         pytest.skip("needs ../shared/data")
@@ -278,7 +278,7 @@ def test_growth_is_measured_in_all_dimensions(tmp_path):
     assert str(tmp_path) not in text
 
 
-def test_a_point_is_measured_in_a_process_of_its_own(monkeypatch):
+def test_points_are_measured_in_own_processes(monkeypatch):
     point = common.call_apart("benchmarks.speed.scaling:measure", "members", 2, True)
     assert point.keys() == {"seconds", "megabytes"}
     assert point["seconds"] > 0

@@ -50,7 +50,7 @@ def test_a_model_is_fitted_saved_and_loaded(model, problem, table, tmp_path):
     assert made.estimate_memory_usage(X=X) > 1e8
 
 
-def test_a_space_for_each_model_has_parameters_that_it_takes():
+def test_search_spaces_have_known_parameters():
     for model in MODELS:
         known = model.estimators[0]().get_params()
         space = SPACES[model.ag_key]

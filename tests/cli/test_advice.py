@@ -90,7 +90,7 @@ def words(node):
         ("日本語ソ,b\n1,2\n".encode("shift_jis") + b"\x81,2\n", "--encoding shift_jis, gbk"),
     ],
 )
-def test_an_unreadable_file_names_the_option_of_its_encoding(tmp_path, capsys, data, option):
+def test_unreadable_file_names_the_encoding_option(tmp_path, capsys, data, option):
     path = tmp_path / "table.csv"
     path.write_bytes(data)
     assert main(["fit", str(path), "--target", "b", "-o", "m", "--encoding", "utf-8"]) == 2
@@ -99,7 +99,7 @@ def test_an_unreadable_file_names_the_option_of_its_encoding(tmp_path, capsys, d
     assert "encoding=" not in said
 
 
-def test_warnings_of_a_training_name_no_parameter_on_the_command_line():
+def test_command_line_warnings_name_no_parameter():
     models = MLPClassifier(), MLPRegressor(), TabMClassifier(), TabFlow(), CTGAN()
     parameters = {name for model in models for name in model.get_params() if "_" in name}
     parameters -= {"class_weight"}  # the commands set none, so that none is wrong

@@ -19,7 +19,7 @@ from combutab.datasets import TableError
 from combutab.datasets.tables import TableFile
 
 
-def test_a_process_ends_with_code_2_and_one_line(tmp_path, files):
+def test_usage_error_exits_with_code_2(tmp_path, files):
     command = [sys.executable, "-m", "combutab", "compare", "--zzz"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=500)
     assert done.returncode == 2
@@ -92,12 +92,12 @@ def test_shell_completion_is_shown():
     assert "complete -o default -F _combutab_completion combutab" in done.stdout
 
 
-def test_a_number_and_its_percent_sign_are_on_one_line(capsys):
+def test_percent_sign_stays_with_its_number(capsys):
     echo(f"{'word ' * 15}93.4 %; and so on", wrap=True)
     assert capsys.readouterr().out == f"{'word ' * 15}".rstrip() + "\n93.4 %; and so on\n"
 
 
-def test_ctrl_c_of_which_pandas_makes_a_broken_file_is_ctrl_c(tmp_path, monkeypatch, capsys):
+def test_ctrl_c_while_reading_is_an_interrupt(tmp_path, monkeypatch, capsys):
     def read(file):
         with suppress(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)

@@ -10,10 +10,11 @@ from sklearn.datasets import load_iris
 
 import combutab
 from combutab import model_selection
-from combutab.cli import _compare, main
-from combutab.cli._compare import FILES, JOURNAL
+from combutab.cli import main
 
 pytestmark = pytest.mark.usefixtures("few_trees")
+WRITTEN = ["results.csv", "summary.csv", "baselines.csv", "comparison.png", "journal.jsonl"]
+WRITTEN += ["best_model.safetensors"]
 
 SMALL = ["--seeds", "1", "--folds", "3", "--epochs", "2", "--hidden", "8"]
 SMALL += ["--activations", "relu,combu,pln-4"]
@@ -50,7 +51,7 @@ def test_compare_prints_a_table_and_writes_its_files(folder, capsys, iris, files
     assert max(map(len, out.splitlines())) <= 80
 
     place = folder / "combutab-compare"
-    written = [f"combutab-compare/{name}" for name in [*FILES, JOURNAL]]
+    written = [f"combutab-compare/{name}" for name in WRITTEN]
     assert files(folder) == sorted([*written, "iris.csv"])
     results = pd.read_csv(place / "results.csv")
     assert len(results) == 9
@@ -120,8 +121,7 @@ def test_without_data_two_data_sets_are_compared(tmp_path, monkeypatch, capsys, 
     assert len(err.splitlines()) == 2  # no bar in a pipe
     names = ("impedance", "wdbc")
     assert files(tmp_path) == sorted(
-        [f"here/{d}/{f}" for d in names for f in [*FILES, JOURNAL]]
-        + [f"pages/r-{d}.html" for d in names]
+        [f"here/{d}/{f}" for d in names for f in WRITTEN] + [f"pages/r-{d}.html" for d in names]
     )
     for name in names:
         page = Path(f"pages/r-{name}.html")
@@ -131,13 +131,11 @@ def test_without_data_two_data_sets_are_compared(tmp_path, monkeypatch, capsys, 
     assert labels.tolist() == ["benign", "malignant"]
 
 
-def test_a_long_run_is_announced_with_the_way_out_and_ended_by_ctrl_c(
-    folder, capsys, monkeypatch, files
-):
+def test_long_run_is_announced_and_interruptible(folder, capsys, monkeypatch, files):
     def interrupt(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_compare, "_LONG_SECONDS", 0.0)
+    monkeypatch.setattr("combutab.cli._compare._LONG_SECONDS", 0.0)
     monkeypatch.setattr(model_selection, "run_comparison", interrupt)
     options = ["--target", "kind", *QUICK, "--device", "cpu"]
     assert main(["compare", "iris.csv", *options]) == 130
@@ -150,7 +148,7 @@ def test_a_long_run_is_announced_with_the_way_out_and_ended_by_ctrl_c(
     assert files(folder) == ["iris.csv"]
 
 
-def test_dates_and_zeros_of_a_csv_are_read_as_for_fit(folder, capsys, iris):
+def test_compare_reads_dates_and_leading_zeros(folder, capsys, iris):
     days = pd.Timestamp("2024-01-31") + pd.to_timedelta(range(len(iris)), unit="D")
     zips = ["00501", "10115"] * 75
     iris.assign(day=days.strftime("%d.%m.%Y"), zip=zips).to_csv("days.csv", index=False)

@@ -148,7 +148,7 @@ def test_bad_conditions(encoder, texts, says):
         parse_conditions(texts, encoder, FORMS)
 
 
-def test_an_ambiguous_date_is_read_as_the_file_writes_it(encoder):
+def test_ambiguous_date_follows_the_file_format(encoder):
     (found,) = parse_conditions(["visit=02/01/2024"], encoder, FORMS).values()
     assert found[0] == T(year=2024, month=1, day=2)
 
@@ -161,7 +161,7 @@ def test_some_of_many_values_are_named():
     assert str(error.value).endswith("'value007' and 92 more")
 
 
-def test_numbers_are_read_in_the_form_of_the_file(table):
+def test_numbers_follow_the_file_format(table):
     amounts = {"price": Form(",", ".", 2, "{} €", "-{} €")}
     wide = ModeEncoder(n_modes=1, max_rows=1).fit(table[["price", "share"]] * 1000)
     forms = FileFormat(decimal=",", amounts=amounts)

@@ -30,7 +30,7 @@ def folder(tmp_path, monkeypatch):
 # ---- good runs ---------------------------------------------------------------------------------
 
 
-def test_the_findings_are_printed_and_the_page_is_written(folder, capsys, files):
+def test_findings_are_printed_and_the_page_written(folder, capsys, files):
     before = files(folder)
     options = ["--target", "dear", "--test", "held.csv", "-o", "report.html", *QUICK]
     assert main(["evaluate", "real.csv", "made.csv", *options]) == 0
@@ -83,7 +83,7 @@ def test_named_identifiers_reach_the_evaluation(folder, arguments, capsys):
 
 
 @pytest.mark.parametrize(("text", "value"), [("5", 5), ("0.01", 0.01)])
-def test_how_many_rows_a_value_needs_to_be_shown(folder, arguments, text, value):
+def test_min_frequency_reaches_the_evaluation(folder, arguments, text, value):
     assert main(["evaluate", "real.csv", "made.csv", "--min-frequency", text]) == 2
     assert arguments["min_frequency"] == value
     assert type(arguments["min_frequency"]) is type(value)
@@ -100,7 +100,7 @@ def test_how_the_rows_were_made(folder, arguments):
 
 
 @pytest.mark.parametrize("unclear", ["real", "made"])
-def test_dates_are_read_in_the_form_that_another_file_shows(folder, arguments, unclear):
+def test_ambiguous_dates_follow_the_other_file(folder, arguments, unclear):
     # 5 June or 6 May? A day above 12 in the other file tells
     days = {"real": ["13/06/2020", "05/06/2020"] * 5, "made": ["14/06/2020", "05/06/2020"] * 5}
     days[unclear] = ["05/06/2020", "07/08/2020"] * 5
@@ -111,7 +111,7 @@ def test_dates_are_read_in_the_form_that_another_file_shows(folder, arguments, u
         assert pd.Timestamp("2020-06-05") in set(arguments[name]["day"])
 
 
-def test_columns_of_numbers_in_parquet_and_text_in_csv(folder, arguments):
+def test_numbered_columns_match_between_parquet_and_csv(folder, arguments):
     pytest.importorskip("pyarrow")
     pd.DataFrame({0: [1, 2, 3], 1: [4, 5, 6]}).to_parquet("real.parquet")
     pd.DataFrame({0: [1, 2, 3], 1: [4, 5, 6]}).to_csv("made.csv", index=False)
@@ -144,7 +144,7 @@ def test_a_report_of_rows_that_were_just_made(folder, capsys, files):
         assert text in page
 
 
-def test_the_generator_does_not_see_the_rows_set_aside(folder, arguments, monkeypatch):
+def test_generator_never_sees_held_out_rows(folder, arguments, monkeypatch):
     learned = []
     fit = CTGAN.fit
     monkeypatch.setattr(
@@ -167,7 +167,7 @@ def test_the_generator_does_not_see_the_rows_set_aside(folder, arguments, monkey
     assert arguments["made"] == {"Seed of the rows": "0"}
 
 
-def test_what_goes_wrong_after_the_rows_are_written_says_so(folder, arguments, capsys):
+def test_failed_report_says_that_rows_are_written(folder, arguments, capsys):
     assert main(["synth", "real.csv", "-o", "new.csv", "--report", "r.html", *TRAIN]) == 2
     err = capsys.readouterr().err.splitlines()[-1]
     assert err == "combutab: error: new.csv is written, but not the report: noted"

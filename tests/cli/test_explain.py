@@ -112,7 +112,7 @@ def text_of(path):
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", path.read_text("utf-8")))
 
 
-def test_the_report_of_a_fit_is_of_the_rows_set_aside(here, tmp_path, capsys):
+def test_fit_report_describes_held_out_rows(here, tmp_path, capsys):
     out, report = tmp_path / "model.safetensors", tmp_path / "model.html"
     options = ["--set", "early_stopping=True", "--report", str(report), "--out", str(out)]
     assert main(["fit", "flats.csv", "--target", "code", *SMALL, *options]) == 0
@@ -129,7 +129,7 @@ def test_the_report_of_a_fit_is_of_the_rows_set_aside(here, tmp_path, capsys):
     assert "hidden_layer_sizes=(16,)" in text
 
 
-def test_without_rows_set_aside_the_report_has_no_scores_but_the_warnings(here, tmp_path):
+def test_report_without_held_out_rows_has_no_scores(here, tmp_path):
     out, report = tmp_path / "model.safetensors", tmp_path / "model.html"
     rows().assign(name=[f"row {i}" for i in range(120)]).to_csv(tmp_path / "a.csv", index=False)
     given = [str(tmp_path / "a.csv"), "--target", "rent", *SMALL]

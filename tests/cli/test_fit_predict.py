@@ -77,7 +77,7 @@ def test_the_file_is_the_estimator_of_these_options(here):
     np.testing.assert_array_equal(clf.predict_proba(X), again.predict_proba(X))
 
 
-def test_new_rows_are_read_as_those_of_the_fit(here, capsys):
+def test_predict_reads_rows_as_fit_did(here, capsys):
     new = table(12, 1).iloc[:, ::-1].assign(id=np.arange(12))
     new["zip"] = ["00501"] * 6 + ["00502"] * 6  # which alone would be numbers
     new["since"] = pd.Timestamp("2024-02-01")  # or the second of January
@@ -143,9 +143,7 @@ MODELS = [
 
 
 @pytest.mark.parametrize(("target", "other", "options", "n_rows"), MODELS)
-def test_scores_are_those_of_rows_that_networks_were_not_trained_on(
-    here, capsys, target, other, options, n_rows
-):
+def test_printed_scores_are_of_held_out_rows(here, capsys, target, other, options, n_rows):
     rows = table(200, 7)
     write(rows, here / "many.csv")
     options = [*options, "--drop", f"{other},since", "--epochs", "2", "-o", "m.safetensors"]
@@ -260,7 +258,7 @@ def test_refit_trains_the_saved_model_on_all_rows(series, capsys, options):
     np.testing.assert_allclose(model.predict(X), expected, rtol=1e-6)
 
 
-def test_ctrl_c_in_a_refit_leaves_the_model_of_the_scores(series, capsys, monkeypatch):
+def test_ctrl_c_in_refit_keeps_the_scored_model(series, capsys, monkeypatch):
     fit = MLPRegressor.fit
 
     def interrupted(self, *arguments, **options):
@@ -286,7 +284,7 @@ def test_hint_at_random_split_of_sorted_rows(series, capsys):
 
 
 @pytest.mark.parametrize("split", ["random", "time:when"])
-def test_the_latest_rows_are_all_of_a_new_class(series, capsys, split):
+def test_latest_rows_may_be_a_new_class(series, capsys, split):
     late = np.arange(500) >= 400
     series.assign(load=np.where(late, "late", "early")).to_csv("series.csv", index=False)
     given = ["--preset", "fast", "--split", split, "--report", "r.html"]
@@ -466,9 +464,7 @@ def test_rows_without_a_target_are_dropped_if_wanted(here, monkeypatch, capsys, 
         (lambda x: f"P{x:05}", ["--task", "classification"], "or use --task classification if"),
     ],
 )
-def test_the_option_that_an_error_names_is_a_way_out(
-    here, complaint, monkeypatch, form, option, says
-):
+def test_option_named_by_an_error_works(here, complaint, monkeypatch, form, option, says):
     write_target([form(i) for i in range(400)])
     fit = ["fit", "target.csv", "--target", "y", "-o", "t.safetensors"]
     assert says in complaint(*fit)
@@ -482,7 +478,7 @@ def test_the_option_that_an_error_names_is_a_way_out(
     assert (type(estimator), y.dtype == float) == (kind, kind is MLPRegressor)
 
 
-def test_a_column_that_nothing_is_learned_from_is_told_of_in_the_words_of_the_command(here, capsys):
+def test_unlearned_columns_are_named_without_parameters(here, capsys):
     rows = write_target(np.arange(60) / 8)
     rows.assign(
         id=[f"P{i}" for i in range(60)], paid=[f"{'$€'[i % 2]}{i}" for i in range(60)]

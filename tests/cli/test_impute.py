@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 
 import combutab
-from combutab.cli import _generators, main
+from combutab.cli import main
 from combutab.generators import CTGAN, TVAE
+from combutab.training import ProgressBar
 
 QUICK = ["--model", "tvae", "--epochs", "1", "--device", "cpu"]
 RNG = np.random.default_rng(0)
@@ -91,7 +92,7 @@ def test_options_reach_the_generator(folder, calls):
     assert list(cells("out.csv")) == ["age", "city", "price"]
 
 
-def test_the_warning_on_identifiers_is_true_of_the_filled_table(folder, capsys):
+def test_imputed_table_keeps_its_identifiers(folder, capsys):
     names = [f"P{i:05}" for i in range(len(HOLES))]
     HOLES.assign(id=names).to_csv("ids.csv", index=False)
     assert main(["impute", "ids.csv", "-o", "out.csv", *QUICK]) == 0
@@ -99,7 +100,7 @@ def test_the_warning_on_identifiers_is_true_of_the_filled_table(folder, capsys):
     assert pd.read_csv("out.csv")["id"].tolist() == names
 
 
-def test_cells_that_no_value_is_known_for_are_told_of(folder, calls, capsys):
+def test_unfilled_cells_are_named(folder, calls, capsys):
     HOLES.assign(empty=np.nan).to_csv("empty.csv", index=False)
     assert main(["impute", "empty.csv", "-o", "out.csv", *QUICK]) == 0
     assert "warning: 80 cells of 'empty' are still missing" in capsys.readouterr().err
@@ -107,12 +108,11 @@ def test_cells_that_no_value_is_known_for_are_told_of(folder, calls, capsys):
 
 
 def test_ctrl_c_fills_by_what_was_learned(folder, calls, capsys, monkeypatch):
-    class Interrupt(_generators.ProgressBar):
-        def on_epoch_end(self, report):
-            if report.epoch == 2:
-                raise KeyboardInterrupt
+    def interrupt(bar, report):
+        if report.epoch == 2:
+            raise KeyboardInterrupt
 
-    monkeypatch.setattr(_generators, "ProgressBar", Interrupt)
+    monkeypatch.setattr(ProgressBar, "on_epoch_end", interrupt)
     Path("out.csv").write_text("old")
     assert main(["impute", "t.csv", "-o", "out.csv", *QUICK, "--epochs", "9"]) == 130
     says = "interrupted after 2 of 9 epochs; kept: the filled table in out-interrupted.csv\n"

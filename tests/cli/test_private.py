@@ -31,7 +31,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_rows_and_a_model_are_written_with_the_promise_in_words(folder, capsys):
+def test_private_rows_come_with_the_promise_in_words(folder, capsys):
     (folder / "cities.json").write_text(json.dumps({"city": ["Rome", "Oslo"]}))
     known = ["--bounds", "age=0..120", "--categories", "cities.json", "--person", "who"]
     options = [*known, "--rows-per-person", "2", "--delta", "1e-7", "--save", "model"]

@@ -335,7 +335,7 @@ def test_a_read_only_file_is_found_out_beforehand(complaint, monkeypatch):
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_bug_is_not_dressed_up_as_a_users_error(monkeypatch):
+def test_bugs_are_not_reported_as_user_errors(monkeypatch):
     def fail(*arguments, **options):
         raise RuntimeError("a bug")
 
@@ -360,7 +360,7 @@ def test_a_bug_is_not_dressed_up_as_a_users_error(monkeypatch):
         (IMPUTE, (pd.DataFrame, "to_csv"), "out.csv", set()),
     ],
 )  # fmt: skip
-def test_a_disk_that_fills_up_leaves_nothing_half_written(
+def test_full_disk_leaves_nothing_half_written(
     capsys, monkeypatch, files, short_reports, command, writer, place, left
 ):
     def fail(self, path, *arguments, **options):

@@ -72,7 +72,7 @@ def test_the_time_ends_the_training(folder, time):
     assert len(pd.read_csv("out.csv")) == 60
 
 
-def test_what_is_not_asked_for_is_the_generators_own(folder, monkeypatch):
+def test_default_parameters_are_those_of_the_generator(folder, monkeypatch):
     seen = {}
 
     def fit(self, *arguments, **options):
@@ -141,9 +141,7 @@ def test_identifiers_and_rare_values_are_named(folder, capsys, people):
         (["b=", "a=..3"], True),
     ],
 )
-def test_conditions_that_no_row_meets_are_told_of_before_the_training(
-    folder, capsys, monkeypatch, conditions, told
-):
+def test_unmet_conditions_are_named_before_training(folder, capsys, monkeypatch, conditions, told):
     def fit(self, *arguments, **options):
         raise KeyboardInterrupt
 
@@ -157,7 +155,7 @@ def test_conditions_that_no_row_meets_are_told_of_before_the_training(
 # ---- a terminal, and the end by force ----------------------------------------------------------
 
 
-def test_a_terminal_gets_a_progress_bar_and_a_summary(folder, shown_on_terminal, capsys):
+def test_terminal_shows_a_bar_and_a_summary(folder, shown_on_terminal, capsys):
     arguments = ["synth", "people.csv", "-o", "out.csv", "--epochs", "30", "--batch-size", "20"]
     shown = shown_on_terminal(*arguments, "--save", "model", columns=80)
     text = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", shown)

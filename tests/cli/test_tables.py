@@ -128,7 +128,7 @@ def test_forms_of_a_strangers_file():
             FileFormat.from_json(known | {field: value})
 
 
-def test_a_synthetic_table_and_a_sample_have_the_files_form(tmp_path, monkeypatch):
+def test_synthetic_rows_keep_the_file_format(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = [
         f"{1 + i % 28:02d}/{1 + i % 12:02d}/2024,{i % 3:03d},{'true' if i % 2 else 'false'},"
@@ -172,7 +172,7 @@ def export_path(folder, name, country):
 
 
 @pytest.mark.parametrize("country", COUNTRIES)
-def test_an_export_is_read_as_what_it_means_and_written_as_it_was(tmp_path, capsys, country):
+def test_exports_round_trip_through_their_format(tmp_path, capsys, country):
     meant = sales(200)
     path = write_export(meant, export_path(tmp_path, "sales", country), country)
     table, forms = read_file(path, Reading())
@@ -279,7 +279,7 @@ def test_text_in_unknown_letters_is_not_guessed(tmp_path):
         assert table["a"].tolist() == [text]
 
 
-def test_a_model_reads_and_writes_amounts_in_the_form_of_its_table(tmp_path, monkeypatch, capsys):
+def test_models_keep_the_amount_format_of_their_table(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     meant = sales(120)[["revenue", "discount", "weight", "calls", "city"]]
     write_export(meant.assign(since=pd.Timestamp("2024-12-31")), Path("t.csv"), "de")
@@ -354,7 +354,7 @@ ZONED = [
 
 
 @pytest.mark.parametrize(("values", "zone"), ZONED)
-def test_dates_with_an_offset_keep_it_or_are_in_utc(tmp_path, capsys, values, zone):
+def test_zoned_dates_keep_their_offset_or_use_utc(tmp_path, capsys, values, zone):
     written = "a,b\n" + "".join(f"{value},1\n" for value in [*values, ""])
     table, forms = read(written, tmp_path)
     meant = pd.to_datetime(pd.Series(values), dayfirst="." in values[0][:5], utc=True)
@@ -422,7 +422,7 @@ def test_empty_columns_do_not_change_the_decimal_mark(tmp_path, capsys, note, en
 
 
 @pytest.mark.parametrize(("sep", "name"), [(";", "t.csv"), (",", "t.csv"), ("\t", "t.tsv")])
-def test_a_column_is_read_with_the_marks_of_the_known_format(tmp_path, capsys, sep, name):
+def test_known_format_resolves_ambiguous_marks(tmp_path, capsys, sep, name):
     rows = ["1.234.567", "2.345", "980.000"]
     known = "\n".join(f"{row}{sep}{i + 0.5}" for i, row in enumerate(rows))
     _, like, _ = said(tmp_path, capsys, f"salary{sep}cost\n{known}", name=name)
@@ -431,7 +431,7 @@ def test_a_column_is_read_with_the_marks_of_the_known_format(tmp_path, capsys, s
     assert table["salary"].tolist() == [1234, 950000]
 
 
-def test_a_file_in_another_format_than_the_known_one_is_read(tmp_path, capsys):
+def test_files_in_another_format_are_read(tmp_path, capsys):
     _, like, _ = said(tmp_path, capsys, "a;b\n1,5;1.234,5\n2,5;2.345,5\n")
     table, forms, _ = said(tmp_path, capsys, "a;b\n1.5;1.234\n2.5;2.345\n", like=like)
     assert forms.decimal == "."
@@ -470,13 +470,13 @@ def test_a_mark_among_words_is_missing_and_said(tmp_path, capsys, mark):
     assert new["garage"].tolist() == [mark, "Attached", "Built-in"]
 
 
-def test_a_mark_of_missing_numbers_is_no_value_elsewhere(tmp_path, capsys):
+def test_mark_of_missing_numbers_is_missing_everywhere(tmp_path, capsys):
     table, _, err = said(tmp_path, capsys, "garage,area\nNA,NA\nAttached,2.5\nBuilt-in,3.5\n")
     assert table.isna().sum().tolist() == [1, 1]
     assert err == ""
 
 
-def test_named_marks_of_missing_values_hold_for_the_model(tmp_path, capsys):
+def test_named_missing_marks_are_kept_by_the_model(tmp_path, capsys):
     text = "a,b\nNot Available,x\n1.5,Not Available\n2,y\n"
     table, forms, _ = said(tmp_path, capsys, text, Reading(missing=("Not Available",)))
     assert table["a"].tolist()[1:] == [1.5, 2]
@@ -503,7 +503,7 @@ def test_hints_name_each_mark_with_its_columns(tmp_path, capsys):
 STATION = "REGION:;SE\nSTATION:;A701\ndate;temperature\n2024/01/01;20,5\n2024/01/02;19,5\n"
 
 
-def test_lines_above_the_header_are_named_and_left_out(tmp_path, monkeypatch, capsys):
+def test_lines_above_the_header_are_skipped(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     _, _, err = said(tmp_path, capsys, STATION)
     assert "line 3 seems to be the header (date, temperature); use --header-row 3" in err

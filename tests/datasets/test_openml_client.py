@@ -86,7 +86,7 @@ def test_names_have_versions(openml):
 
 
 @pytest.mark.parametrize("name", ["autoMpg", "breast-w", "boston", "wdbc"])
-def test_the_same_from_a_local_file_and_from_openml(openml, name):
+def test_local_files_equal_openml_downloads(openml, name):
     if not (SHARED / "openml").is_dir():
         pytest.skip("the eight data sets are not in shared/data/openml beside the checkout")
     (path,) = (SHARED / "openml").glob(f"{name}.csv*")
@@ -115,7 +115,7 @@ def test_the_same_from_a_local_file_and_from_openml(openml, name):
 @pytest.mark.parametrize(
     "fault", [urllib.error.URLError("Connection refused"), PermissionError(13, "Permission denied")]
 )
-def test_an_error_names_the_set_and_the_ways_out(openml, key, label, fault):
+def test_failed_fetch_names_the_ways_out(openml, key, label, fault):
     openml.fault = fault
     with pytest.raises(OSError, match=r"Connection refused|Permission denied") as caught:
         load_openml(key)
@@ -156,12 +156,12 @@ def breast_w(openml):
     return openml
 
 
-def test_a_registered_set_of_other_content_is_a_warning(breast_w):
+def test_registered_set_of_other_content_warns(breast_w):
     with pytest.warns(UserWarning, match="breast-w from OpenML has other values"):
         assert len(load_openml("breast-w").X) == 699
 
 
-def test_a_registered_set_of_other_rows_or_columns_is_an_error(breast_w):
+def test_registered_set_of_another_shape_raises(breast_w):
     breast_w.frame = breast_w.frame[1:].rename(columns={"Mitoses": "M"})
     with pytest.raises(TableError) as caught:
         load_openml("breast-w")

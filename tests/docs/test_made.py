@@ -5,15 +5,11 @@ import inspect
 import json
 import re
 import sys
-from dataclasses import fields
-from itertools import pairwise
 
-import numpy as np
 import pytest
 
 import combutab
 from combutab import ACTIVATIONS
-from combutab.reports import Finding, SyntheticEvaluation
 from tests.code_blocks import PYPROJECT, ROOT
 from tests.test_public_names import listed
 
@@ -22,13 +18,11 @@ sys.path.append(str(DOCS / "_ext"))  # as docs/conf.py does
 sys.path.append(str(DOCS))
 
 import activation_pages  # noqa: E402
-import architecture  # noqa: E402
 import check_site  # noqa: E402
 import command_pages  # noqa: E402
 import outputs  # noqa: E402
 import parameter_groups  # noqa: E402
 import reference  # noqa: E402
-import repository_pages  # noqa: E402
 import search_words  # noqa: E402
 import shown  # noqa: E402
 
@@ -62,22 +56,6 @@ def test_every_activation_has_an_equation_and_a_plot():
         f"x, a unit of {part}" for part in ("relu", "elu", "nlrelu")
     ]
     assert all(len(one.get_lines()) == 5 for one in axes)  # three curves and the zero lines
-
-
-@pytest.mark.parametrize("name", ["tanh", "dyt"])
-def test_the_derivatives_that_are_drawn(name):
-    x, y, first, second = (np.asarray(curve) for curve in activation_pages.curves(name))
-    a = {"tanh": 1.0, "dyt": 0.5}[name]
-    t = np.tanh(a * x)
-    np.testing.assert_allclose(y, t, atol=1e-12)
-    np.testing.assert_allclose(first, a * (1 - t**2), atol=1e-12)
-    np.testing.assert_allclose(second, -2 * a**2 * t * (1 - t**2), atol=1e-12)
-
-
-def test_an_activation_that_looks_aside_is_drawn_beside_the_same_units():
-    x, y, *_ = (np.asarray(curve) for curve in activation_pages.curves("pls"))
-    others = activation_pages.others().numpy()[1:]
-    np.testing.assert_allclose(y, x / np.sqrt((x**2 + (others**2).sum()) / 8 + 1e-5), atol=1e-12)
 
 
 # ---- outputs of code ---------------------------------------------------------------------------
@@ -136,7 +114,7 @@ def page(tmp_path):
     return path
 
 
-def test_blocks_run_when_their_code_is_new_and_show_their_output(page):
+def test_changed_code_blocks_run_and_show_output(page):
     docs = page.parents[1]
     assert outputs.write(docs) == [page]
     assert outputs.write(docs) == []  # kept
@@ -165,45 +143,19 @@ def test_blocks_run_when_their_code_is_new_and_show_their_output(page):
         outputs.write(docs)
 
 
-def test_output_cannot_end_its_own_fence():
-    output = {"text": "``````", "files": [], "missing": []}
-    assert outputs.shown(output, "page", "").strip().startswith("```````{code-block}")
-
-
 # ---- what readers search for -------------------------------------------------------------------
 
 
-def test_what_is_searched_for_is_on_a_page_of_the_site():
+def test_searched_words_lead_to_pages():
     for words, page in search_words.WORDS.items():
         assert (DOCS / f"{page}.md").exists(), words
         assert words == words.lower()
 
 
-def test_entries_stand_above_the_section_that_they_are_of(monkeypatch):
-    monkeypatch.setattr(search_words, "WORDS", {"early stopping": "a", "seeds": "a", "x": "b"})
-    text = "# Title\n\nText.\n\n```python\n## early stopping\n```\n\n## When to stop early\n"
-    assert search_words.mark("a", text) == (
-        "# Title\n\n```{index} ! seeds\n```\n\n\nText.\n\n```python\n## early stopping\n```\n\n"
-        "\n```{index} ! early stopping\n```\n\n## When to stop early\n"
-    )
-    assert search_words.mark("c", text) == text
-
-
-def test_the_check_finds_a_search_that_misses_its_page(monkeypatch, tmp_path):
-    found = {"gpu": ["guide/scale", "api/x"], "shap": ["api/x", "guide/explain"], "onnx": []}
-    monkeypatch.setattr(check_site, "WORDS", dict.fromkeys(found, "guide/scale"))
-    monkeypatch.setattr(check_site, "results", lambda folder, queries, browser: found)
-    monkeypatch.setattr(check_site.shutil, "which", lambda name: name)
-    assert check_site.search_faults(tmp_path) == [
-        "search.html: 'shap' finds api/x, guide/explain, not guide/scale",
-        "search.html: 'onnx' finds nothing, not guide/scale",
-    ]
-
-
 # ---- parameters in groups ----------------------------------------------------------------------
 
 
-def test_every_parameter_of_the_estimators_is_in_one_group():
+def test_every_estimator_parameter_has_one_group():
     listed = " ".join(parameter_groups.GROUPS.values()).split()
     assert len(listed) == len(set(listed))
     classes = [
@@ -212,22 +164,6 @@ def test_every_parameter_of_the_estimators_is_in_one_group():
         for task in ("Classifier", "Regressor")
     ]
     assert {name for cls in classes for name in inspect.signature(cls).parameters} == set(listed)
-
-
-def test_parameters_are_laid_out_in_groups():
-    entry = ["    **{}** : int", "        {}.", ""]
-    order = ("solver", "dropout", "activation")
-    lines = ["A model.", "", ":Parameters:", ""]
-    lines += [line.format(name) for name in order for line in entry]
-    lines += [":Attributes:", "", "    **dropout_** : float"]
-    found = parameter_groups.in_groups(lines)
-    titles = [line.split(":: ")[1] for line in found if "rubric" in line]
-    assert titles == ["Network", "Training", "Regularisation and early stopping"]
-    text = "\n".join(found)
-    places = [text.index(f"**{name}**") for name in ("activation", "solver", "dropout")]
-    assert places == sorted(places)
-    assert text.endswith(":Attributes:\n\n    **dropout_** : float")
-    assert parameter_groups.in_groups(["A function."]) == ["A function."]
 
 
 # ---- the packages ------------------------------------------------------------------------------
@@ -249,46 +185,10 @@ def packages(tmp_path):
     return tmp_path / "toy"
 
 
-def test_imports_are_read_and_drawn(packages):
-    arrows = architecture.imports(packages)
-    assert arrows == {"low": set(), "middle": {"low"}, "high": {"low", "middle"}}
-    assert architecture.levels(arrows) == {"low": 0, "middle": 1, "high": 2}
-    assert architecture.direct(arrows) == {"low": set(), "middle": {"low"}, "high": {"middle"}}
-    drawn = architecture.svg(packages)
-    assert drawn.count('class="arrow"') == 2
-    assert "<title>High &lt;things&gt;.</title>" in drawn
-    height = {n: int(y) for y, n in re.findall(r'<text[^>]* y="(\d+)"[^>]*>(\w+)<', drawn)}
-    assert height["high"] < height["middle"] < height["low"]
-    assert "| `high` | High <things>. | `low`, `middle` |" in architecture.table(packages)
-    with pytest.raises(ValueError, match="in a circle"):
-        architecture.levels({"low": {"high"}, "high": {"low"}})
-
-
 # ---- texts of the repository -------------------------------------------------------------------
 
 
-def test_links_lead_to_pages_or_files():
-    source = ROOT / "benchmarks" / "STUDIES.md"
-    rows = "papers/combu/results/table3_formulas"
-    links = f"[a]({rows}.md) [b]({rows}.csv.gz) [c](PAPERS.md) [d](https://x.org) [e](papers)"
-    text = f"{links} `[f](g)`"
-    anew = repository_pages.relink(text, source, "papers/studies", ROOT)
-    assert anew == (
-        "[a](<project:../results/table3_formulas.md>) "
-        f"[b](../../benchmarks/{rows}.csv.gz) [c](<project:index.md>) [d](https://x.org) e `f`"
-    )
-
-
-def test_every_paper_has_its_rows_and_pictures():
-    for paper in repository_pages.PAPERS:
-        page = repository_pages.paper_page(paper, ROOT)
-        assert "| verdict |" in page
-        assert page.count("{figure}") >= 1
-    titles = repository_pages.sections((ROOT / "benchmarks" / "PAPERS.md").read_text("utf-8"))
-    assert set(titles) - {""} == {paper.title for paper in repository_pages.PAPERS}
-
-
-def test_every_example_begins_with_a_title_for_the_gallery():
+def test_examples_begin_with_a_title():
     for path in sorted((ROOT / "examples").glob("*.py")):
         title, line, empty, *_ = ast.get_docstring(ast.parse(path.read_text("utf-8"))).splitlines()
         assert line == "=" * len(title), f"{path.name}: underline its first line, which is a title"
@@ -298,7 +198,7 @@ def test_every_example_begins_with_a_title_for_the_gallery():
 # ---- reports -----------------------------------------------------------------------------------
 
 
-def test_the_reports_that_are_shown_are_those_that_are_made():
+def test_shown_reports_are_made():
     page = (DOCS / "reports.md").read_text("utf-8")
     frames = re.findall(r'<iframe class="report" src="reports/(\w+)\.html"', page)
     assert sorted(frames) == sorted([*shown.REPORTS, *shown.BY_EXAMPLES])
@@ -307,17 +207,6 @@ def test_the_reports_that_are_shown_are_those_that_are_made():
     ]
     examples = [path.stem for path in (ROOT / "examples").glob("*.py")]
     assert set(shown.BY_EXAMPLES) <= set(examples)
-
-
-def test_what_a_report_says_in_short():
-    names = [field.name for field in fields(SyntheticEvaluation)]
-    findings = (Finding("utility", "fair", "Long."), Finding("privacy", "poor", "Long."))
-    found = SyntheticEvaluation(**dict.fromkeys(names) | {"findings": findings})
-    assert shown.told(found) == (
-        "Utility, fair: Models trained on the synthetic rows predict somewhat worse than models "
-        "trained on real rows. "
-        "Privacy, poor: Real rows or values are copied."
-    )
 
 
 # ---- the rest ----------------------------------------------------------------------------------
@@ -342,15 +231,6 @@ def test_this_version_is_among_those_to_switch_to():
     log = (ROOT / "CHANGELOG.md").read_text("utf-8")
     (dated,) = (line for line in log.splitlines() if line.startswith(heading))
     assert ("unreleased" in name) == ("unreleased" in dated)
-
-
-def test_excerpts_begin_tables_on_their_own_lines():
-    for name, text in repository_pages.excerpts(ROOT).items():
-        for above, line in pairwise(["", *text.splitlines()]):
-            assert line.startswith("```") or "```" not in line, (name, line)
-            assert line.startswith("|") or " | " not in line, (name, line)
-            if line.startswith("|"):
-                assert above == "" or above.startswith("|"), (name, above)
 
 
 def test_one_command_builds_and_ci_runs_it():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-from combutab import ACTIVATIONS, LAHardSiLU, LASiLU, MLPClassifier, MLPRegressor, ProxyNorm
+from combutab import LAHardSiLU, LASiLU, MLPClassifier, MLPRegressor, ProxyNorm
 from combutab.activations import make_activation
 from combutab.evaluation import activation_stats
 
@@ -163,7 +165,7 @@ def test_noise_has_the_distribution_asked_for(noise_at):
     )
 
 
-def test_noise_follows_the_seed_and_is_the_same_for_networks_of_one_shape():
+def test_noise_depends_on_seed_and_shape():
     X = normals(20, 4)
 
     def given(module, **options):
@@ -187,7 +189,7 @@ def test_noise_follows_the_seed_and_is_the_same_for_networks_of_one_shape():
         ({"noise_at": "output"}, "'layer' or 'input', got 'output'"),
         ({"scale_tol": -0.1}, "scale_tol must not be negative"),
         ({"dead_tol": np.nan}, "dead_tol must not be negative"),
-        ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
+        ({"batch_size": 0}, "batch_size must"),
         ({"layers": "act"}, "no layer 'act'.*named_modules"),
         ({"dim": 2}, r"dim=2 is no feature axis .*\(4, 3\)"),
         ({"dim": 0}, "dim=0 is no feature axis"),
@@ -217,7 +219,7 @@ def test_wrong_models_and_tables(model, X, error, message):
         activation_stats(model, X)
 
 
-def test_layers_that_give_no_tensor_and_codes_that_take_no_noise():
+def test_tuples_and_integer_codes_are_refused():
     net = nn.Sequential(nn.Embedding(4, 3), nn.LSTM(3, 2))
     codes = torch.tensor([[0, 1], [2, 3]])
     with pytest.raises(TypeError, match="layer '1' returns tuple, not a tensor"):
@@ -256,8 +258,8 @@ def fitted(kind, table, **parameters):
     return kind(**parameters, random_state=0).fit(table, TARGET)
 
 
-@pytest.mark.parametrize("name", ACTIVATIONS)
-def test_estimators_of_every_activation(name, table):
+@pytest.mark.parametrize("name", ["relu", "combu", "la-silu", "pln-4", "prelu", "combu-random"])
+def test_estimators_of_each_kind_of_activation(name, table):
     model = fitted(MLPRegressor, table, activation=name, n_members=2)
     found = activation_stats(model, table, batch_size=25)
     layers = found.layers
@@ -305,7 +307,7 @@ class Residual(nn.Module):
         return self.act(x + self.linear(self.act(x)))
 
 
-def test_a_module_that_is_used_twice_is_two_layers():
+def test_reused_module_is_two_layers():
     torch.manual_seed(0)
     net, X = Residual(), torch.from_numpy(normals(10, 3)).float()
     found = activation_stats(net, X)
@@ -380,9 +382,9 @@ def test_modules_are_left_as_they_were(last):
 
 
 @pytest.mark.parametrize("activation", ["prelu", "blend-selu"])
-def test_activations_that_learn_have_slopes_after_a_prediction_as_before(table, activation):
+def test_loaded_learned_activations_have_the_same_slopes(table, activation):
     model = fitted(MLPClassifier, table, activation=activation)
     before = activation_stats(model, table).layers
-    model._network = None  # as in a new process
+    model = pickle.loads(pickle.dumps(model))
     model.predict(table)
     pd.testing.assert_frame_equal(activation_stats(model, table).layers, before)

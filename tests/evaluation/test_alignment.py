@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from combutab.evaluation._alignment import align_tables
+from combutab.evaluation import align_tables
 
 
 def align(real, made, **options):
@@ -88,7 +88,7 @@ def test_durations_are_seconds():
     np.testing.assert_array_equal(made, [90.0, 86400.0])
 
 
-def test_text_is_dates_only_if_all_of_it_is():
+def test_text_is_dates_only_if_all_is():
     dates = ["2020-01-01", "2020-01-02"]
     assert columns(dates, dates)[0] == "datetime"
     assert columns(dates, ["2020-01-01", "soon"])[0] == "category"
@@ -123,7 +123,7 @@ def test_the_same_categories_in_other_dtypes(name):
     assert len(real.cat.categories) == 2
 
 
-def test_a_number_and_a_text_are_two_categories_where_two_would_do():
+def test_ambiguous_numbers_stay_apart_from_text():
     _, real, made = columns(["1", "01", "x"], [1, 2, 3])
     assert not set(real) & set(made)
     _, real, made = columns(["1", "1.5", "x"], [1, 2, 1.5])
@@ -131,7 +131,7 @@ def test_a_number_and_a_text_are_two_categories_where_two_would_do():
 
 
 @pytest.mark.parametrize("text", ["nan", "inf", "1_000", "0x1", "e5", ""])
-def test_what_a_table_does_not_write_for_a_number_is_text(text):
+def test_unusual_spellings_of_numbers_are_text(text):
     _, _, made = columns(pd.Categorical([1000, 1, 5]), ["1000", "1", text])
     assert made.tolist() == [1000, 1, text]
 
@@ -167,7 +167,7 @@ def test_columns_that_the_caller_names_are_categories():
     ("other", "kind"),
     [([1.5, 2.0], "number"), (["a", "b"], "category"), (["2020-01-01"] * 2, "datetime")],
 )
-def test_a_column_without_values_is_what_it_is_elsewhere(other, kind):
+def test_empty_column_takes_the_kind_of_others(other, kind):
     for empty in ([None, None], [np.nan, np.nan]):
         found, real, _ = columns(empty, other)
         assert found == kind
@@ -192,7 +192,7 @@ def test_single_precision_compares_equal():
 # ---- tables ------------------------------------------------------------------------------------
 
 
-def test_columns_come_in_the_references_order_and_rows_with_a_fresh_index():
+def test_columns_follow_the_reference_order():
     real = pd.DataFrame({"a": [1, 2], "b": ["x", "y"]}, index=[7, 7])
     made = pd.DataFrame({"b": ["y", "x", "x"], "a": [3, 4, 5]}, index=[2, 0, 1])
     before = made.copy()
@@ -204,7 +204,7 @@ def test_columns_come_in_the_references_order_and_rows_with_a_fresh_index():
     pd.testing.assert_frame_equal(made, before)
 
 
-def test_missing_and_extra_columns_are_listed_for_all_tables():
+def test_missing_and_extra_columns_are_listed():
     real = pd.DataFrame({"a": [1], "b": [2], "c": [3]})
     tables = {"real": real, "one": real.drop(columns=["a", "c"]), "two": real.assign(d=1)}
     with pytest.raises(ValueError, match=r"one lacks \['a', 'c'\]; two has besides \['d'\]"):

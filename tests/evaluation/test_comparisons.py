@@ -103,7 +103,7 @@ def test_p_values_and_intervals_against_scipy():
     assert table["high"]["relu"] == pytest.approx(0.81 + half, rel=1e-12)
 
 
-def test_alpha_is_the_level_of_the_tests_and_the_intervals():
+def test_alpha_sets_tests_and_intervals():
     wide, narrow = (compare_with_best(tidy(THREE), **SIZES, alpha=a) for a in (1e-4, 0.9))
     assert (wide["high"] - wide["low"] > narrow["high"] - narrow["low"]).all()
     assert not wide["distinguishable"].any()
@@ -122,7 +122,7 @@ def test_resample_may_be_several_columns():
 
 
 @pytest.mark.parametrize("compare", [compare_with_best, compare_pairs])
-def test_losses_are_best_when_small_and_columns_may_have_other_names(compare):
+def test_losses_and_other_column_names(compare):
     expected = compare(tidy(THREE), **SIZES)
     losses = tidy(THREE).assign(score=lambda t: 1 - t["score"])
     found = compare(losses, **SIZES, greater_is_better=False)
@@ -135,14 +135,14 @@ def test_losses_are_best_when_small_and_columns_may_have_other_names(compare):
     assert named["model"].tolist() == expected["activation"].tolist()
 
 
-def test_equal_means_go_by_mean_rank_then_by_first_met():
+def test_equal_means_are_ordered_by_mean_rank():
     # Means are equal; b is ahead in two of three folds, and c is a again.
     table = compare_with_best(tidy({"a": [1, 1, 4], "b": [2, 2, 2], "c": [1, 1, 4]}), **SIZES)
     assert table["activation"].tolist() == ["b", "a", "c"]
     assert table["p"].tolist()[1:] == [1.0, 1.0]
 
 
-def test_means_equal_up_to_rounding_go_by_first_met():
+def test_rounding_does_not_order_means():
     scores = {"relu": [0.3, 0.5], "combu": [0.1 + 0.2, 0.5]}
     rows = [(name, i, v) for name, values in scores.items() for i, v in enumerate(values)]
     results = pd.DataFrame(rows, columns=["activation", "fold", "score"])
@@ -161,7 +161,7 @@ def test_identical_and_constantly_different_models():
     assert table["distinguishable"].tolist() == [False, False, True]
 
 
-def test_a_single_group_has_nothing_to_be_compared_with():
+def test_single_group_has_one_row():
     table = compare_with_best(tidy({"relu": [1, 2, 3]}), **SIZES)
     assert len(table) == 1
     assert summarise(table).count("\n") == 0
@@ -229,7 +229,7 @@ def test_groups_are_named_as_they_are():
     assert re.findall(r"(\S+) \(p", text) == ["32", "128"]
 
 
-def test_very_small_p_values_are_not_written_as_zero():
+def test_small_p_values_are_not_zero():
     table = compare_with_best(tidy({"a": [2, 3, 4.0001], "b": [1, 2, 3]}), **SIZES)
     assert 0 < table["p"].iloc[1] < 1e-6
     assert "b (p < 0.0001)" in summarise(table)
@@ -293,7 +293,7 @@ def test_bootstrap_interval_is_that_of_the_paired_differences():
     assert pairs.loc[0, ["bootstrap_low", "bootstrap_high"]].tolist() == [0.5, 0.5]
 
 
-def test_seeds_are_averaged_and_resamples_may_be_several_columns():
+def test_seeds_are_averaged_within_resamples():
     once = compare_pairs(tidy(THREE), **SIZES)
     thrice = tidy(THREE, seeds=3, spread=0.05)
     pd.testing.assert_frame_equal(once, compare_pairs(thrice, **SIZES), rtol=1e-9)
@@ -366,7 +366,7 @@ def test_where_wilcoxon_decides_otherwise():
 
 @settings(deadline=None)
 @given(st.lists(st.booleans(), min_size=15, max_size=15))
-def test_groups_are_the_largest_that_are_alike_pair_by_pair(apart):
+def test_groups_are_maximal_cliques(apart):
     verdicts = dict(zip(itertools.combinations("abcdef", 2), apart, strict=True))
     if not any(apart) or all(apart):
         return
@@ -408,8 +408,8 @@ REFUSED = [
     ("compare", "change", "arguments", "says"),
     [
         *((compare, *row) for compare in (compare_with_best, compare_pairs) for row in REFUSED),
-        (compare_with_best, None, {"test": "anova"}, "one of corrected-t, wilcoxon, got 'anova'"),
-        (compare_pairs, lambda r: r[:5], {}, "at least 2 values of 'activation' .* got 1"),
+        (compare_with_best, None, {"test": "anova"}, "'anova'"),
+        (compare_pairs, lambda r: r[:5], {}, "'activation'"),
     ],
 )
 def test_bad_input(compare, change, arguments, says):

@@ -39,12 +39,9 @@ def areas(real, synthetic, learners=LEARNERS, **parameters):
     return found["mean"].tolist()
 
 
-def test_a_copy_cannot_be_told_even_by_what_remembers_rows():
+def test_copies_are_at_chance_for_any_learner():
     real = table_of(0)
-    learners = {
-        "tree": DecisionTreeClassifier(),
-        "distances": RidgeClassifier(),
-    }
+    learners = {"tree": DecisionTreeClassifier(), "distances": RidgeClassifier()}
     copy = real.sample(frac=1.0, random_state=1)
     assert areas(real, copy, learners) == [0.5, 0.5]
     assert areas(real, copy[copy.columns[::-1]]) == [0.5, 0.5]
@@ -52,12 +49,12 @@ def test_a_copy_cannot_be_told_even_by_what_remembers_rows():
     assert areas(real, twice, learners) == [0.5, 0.5]
 
 
-def test_other_rows_of_the_same_kind_are_at_chance():
+def test_fresh_rows_are_at_chance():
     found = [areas(table_of(seed), table_of(100 + seed)) for seed in range(4)]
     assert np.mean(found, axis=0) == pytest.approx([0.5, 0.5], abs=0.03)
 
 
-def test_shuffled_columns_are_seen_by_boosting_alone_and_noise_by_both():
+def test_shuffled_columns_are_detected_by_boosting():
     real = table_of(0)
     other = table_of(1)
     linear, boosting = areas(real, shuffled(other))
@@ -75,7 +72,7 @@ def test_one_column_is_told_as_its_ranks_tell():
     assert areas(*tables, "linear") == [pytest.approx(statistic, abs=0.01)]
 
 
-def test_frequent_equal_rows_are_a_category_that_may_be_known():
+def test_equal_rows_are_a_detectable_category():
     rng = np.random.default_rng(0)
 
     def rows(share, n):
@@ -117,7 +114,7 @@ class FlagsInvalid(DecisionTreeClassifier):
         return super().predict_proba(X)
 
 
-def test_a_learner_that_flags_an_invalid_operation_gives_no_warning():
+def test_floating_point_flags_of_learners_are_silent():
     real, test, made = map(table_of, range(3))
     learners = {"tree": FlagsInvalid(max_depth=2, random_state=0)}
     assert 0.4 < areas(real, made, learners)[0] < 0.6
@@ -151,7 +148,7 @@ def test_folds_are_of_equal_parts():
     ("wrong", "says"),
     [
         ({"synthetic": {"few": table_of(0)[:4]}}, "few has 4 rows, too few for 5 folds"),
-        ({"n_splits": 1}, "n_splits must be an integer of at least 2, got 1"),
+        ({"n_splits": 1}, "n_splits must"),
         ({"learners": "tree"}, "unknown learner 'tree'"),
     ],
 )

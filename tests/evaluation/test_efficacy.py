@@ -167,9 +167,9 @@ def test_pipelines_are_given_the_table():
 def test_unfit_learners_are_refused():
     train = classes(0, 40)
     tables = {"real_train": train, "real_test": train, "synthetic": train, "target": "y"}
-    with pytest.raises(ValueError, match=r"'boost'; known are standard, linear"):
+    with pytest.raises(ValueError, match="'boost'"):
         ml_efficacy(**tables, learners=["linear", "boost"])
-    with pytest.raises(ValueError, match="the learner 'ols' is LinearRegression"):
+    with pytest.raises(ValueError, match="'ols'"):
         ml_efficacy(**tables, learners={"ols": LinearRegression()})
     with pytest.raises(ValueError, match="learners is empty"):
         ml_efficacy(**tables, learners=[])
@@ -333,7 +333,7 @@ def test_numbers_of_a_few_rows_can_be_learned(n, note):
 
 
 @pytest.mark.parametrize(("learner", "n"), [("hist_gradient_boosting", 10500), ("mlp", 30)])
-def test_a_class_with_one_row_can_be_learned_from(learner, n):
+def test_class_with_one_row_is_learnable(learner, n):
     train, test = mixed(0), mixed(1)
     made = mixed(2, 2 * n)
     made = pd.concat([made[made["y"] == "no"], made[made["y"] == "yes"][:1]])
@@ -343,7 +343,7 @@ def test_a_class_with_one_row_can_be_learned_from(learner, n):
     assert of(table, "accuracy", "note")[0].partition(";")[0] == note
 
 
-def test_a_test_side_of_one_class_has_no_area():
+def test_one_test_class_has_no_roc_auc():
     train, test = mixed(0), mixed(1)
     table = run(train, test[test["y"] == "no"], train, learners="linear")
     assert np.isnan(of(table, "roc_auc")).all()
@@ -379,7 +379,7 @@ def test_wrong_targets_are_refused():
     train, test, made = mixed(0), mixed(1), mixed(2)
     with pytest.raises(ValueError, match=r"real_test lacks \['day'\]"):
         run(train, test.drop(columns="day"), made)
-    with pytest.raises(ValueError, match="no column 'z' for a target; there are 'size', 'kind'"):
+    with pytest.raises(ValueError, match="'size'"):
         run(train, test, made, target="z")
     with pytest.raises(ValueError, match="no column beside the target"):
         run(train[["y"]], test[["y"]], made[["y"]])
@@ -404,7 +404,7 @@ def test_errors_are_those_of_other_test_rows():
             if source == "synthetic":
                 assert group["gap_se"].mean() == pytest.approx(group["gap"].std(), rel=0.5)
         assert (rows.loc[rows["source"] == "real", "gap_se"] == 0).all()
-    with pytest.raises(ValueError, match="n_resamples must be 0 or an integer of at least 2"):
+    with pytest.raises(ValueError, match="n_resamples must"):
         run(train, made, made, n_resamples=1)
 
 

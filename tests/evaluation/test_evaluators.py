@@ -64,7 +64,7 @@ def test_samples_are_averaged_and_generators_named(evaluate):
 
 
 @every
-def test_the_same_values_in_other_forms_are_the_same_table(evaluate):
+def test_other_dtypes_of_one_table_score_alike(evaluate):
     pl = pytest.importorskip("polars")
     expected = evaluate(REAL, HELD_OUT, MADE)
     values = {
@@ -87,7 +87,7 @@ def test_columns_may_have_any_names(evaluate):
 
 
 @every
-def test_the_seed_decides_and_neither_tables_nor_global_state_change(evaluate):
+def test_seed_decides_and_inputs_stay_unchanged(evaluate):
     np.random.seed(3)
     state = np.random.get_state()[1].copy()
     before = [table.copy() for table in (REAL, HELD_OUT, MADE)]

@@ -57,14 +57,8 @@ def known():
     return fidelity(real=real, synthetic={"copy": real, "fresh": law(2000, seed=9)})
 
 
-def test_every_aspect_is_there_and_every_score_between_0_and_1(known):
-    assert known["aspect"].unique().tolist() == [
-        "shape",
-        "pairs",
-        "coverage",
-        "missing",
-        "support",
-    ]
+def test_all_scores_lie_between_0_and_1(known):
+    assert known["aspect"].unique().tolist() == ["shape", "pairs", "coverage", "missing", "support"]
     assert set(known.loc[~known["greater_is_better"], "measure"]) == {"wasserstein"}
     assert known.loc[known["greater_is_better"], "mean"].between(0, 1).all()
     assert (known.loc[~known["greater_is_better"], "mean"] >= 0).all()
@@ -245,7 +239,7 @@ def test_joint_frequencies_are_those_of_a_cross_table(seed):
         assert value(table, "contingency", *pair) == pytest.approx(1 - off.abs().sum() / 2)
 
 
-def test_bins_of_a_column_with_few_values_and_with_missing_ones():
+def test_bins_of_few_and_missing_values():
     # 0 is most of it, and the bins are {0}, the rest, and missing
     real = pd.DataFrame({"n": [0.0] * 6 + [1.0, 2.0, None, None], "c": list("aaaaaabbcc")})
     made = pd.DataFrame({"n": [0.0] * 5 + [None] * 5, "c": list("aaaaacccca")})
@@ -299,7 +293,7 @@ def alpha_beta(real, made, k=5):
 @pytest.mark.parametrize(
     ("shift", "scale"), [(0.0, 1.0), (0.0, 0.5), (0.5, 1.0), (0.0, 2.0), (3.0, 1.0)]
 )
-def test_alpha_precision_and_beta_recall_are_those_of_loops(shift, scale):
+def test_alpha_precision_and_beta_recall_match_loops(shift, scale):
     rng = np.random.default_rng(0)
     real = rng.normal(size=(120, 3)) @ rng.normal(size=(3, 3))
     made = rng.permutation(real) * scale + shift * real.std(0) + 0.3 * rng.normal(size=(120, 3))

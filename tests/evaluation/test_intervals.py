@@ -38,7 +38,7 @@ def test_rows_of_a_group_are_drawn_together():
         assert all(len(set(counts[groups == group])) == 1 for group in "abc")
 
 
-def test_the_interval_of_a_mean_error_is_that_of_students_t():
+def test_mean_error_interval_is_students_t():
     errors = RNG.normal(loc=5.0, size=50)  # far from 0, where logarithms are nearly linear
     samples = draw_samples(50, 4000, np.random.default_rng(0))
     low, high = samples.interval(

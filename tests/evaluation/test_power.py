@@ -87,7 +87,7 @@ def test_without_positions_all_power_is_between_inputs():
     assert (found[["P3", "P4"]] == 0).all(axis=None)
 
 
-def test_small_variance_beside_a_large_mean_is_not_lost():
+def test_small_variance_of_a_large_mean_survives():
     X = 1e6 + normals(1000, 1)
     found = power(X, batch_size=10).iloc[0]
     assert found["P2"] == pytest.approx(X.var(), rel=1e-6)
@@ -203,7 +203,7 @@ def test_batch_norm_does_not_collapse():
 # ---- which layers --------------------------------------------------------------------------------
 
 
-def test_by_default_what_normalisations_give_or_activations_are_given():
+def test_default_layers_are_norms_or_activation_inputs():
     torch.manual_seed(0)
     X = normals(30, 4)
     linear, norm = nn.Linear(4, 4).double(), nn.LayerNorm(4).double()
@@ -224,7 +224,7 @@ def test_by_default_what_normalisations_give_or_activations_are_given():
     assert named["P"].tolist() == pytest.approx([(y**2).mean().item(), gives["P"][0]])
 
 
-def test_inside_a_proxy_norm_features_are_last_whatever_dim_says():
+def test_proxy_norm_features_are_last():
     images = torch.from_numpy(normals(20, 3, 4, 5))
     images += torch.tensor([-1.0, 0.0, 1.0]).view(3, 1, 1)  # which sets the channels apart
     net = nn.Sequential(ProxyNorm(nn.ReLU(), 3, dim=1)).double()

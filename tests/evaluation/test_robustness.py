@@ -76,7 +76,7 @@ def test_noise_is_of_its_distribution(numbers, name, law, severity):
     assert abs(noise["a"].corr(noise["b"], method="spearman")) < 0.05
 
 
-def test_scale_and_shift_go_up_in_some_columns_and_down_in_others():
+def test_scale_and_shift_go_both_ways():
     X = pd.DataFrame(np.random.default_rng(0).normal(3, 1, (20, 30)))
     factor = corrupt(X, "scale", 4) / X  # 1.5 or its inverse
     np.testing.assert_allclose(factor, np.repeat(factor[:1], 20, axis=0))
@@ -226,7 +226,7 @@ def test_categories_that_the_reference_does_not_know():
     pd.testing.assert_frame_equal(corrupt(one, "category_swap", 5), one)
 
 
-def test_codes_of_categories_are_swapped_and_get_no_noise():
+def test_category_codes_are_swapped_without_noise():
     X = pd.DataFrame({"code": np.arange(300) % 3, "x": np.arange(300.0)})
     noisy = corrupt(X, "gaussian_noise", 5, categorical=["code"])
     pd.testing.assert_series_equal(noisy["code"], X["code"])
@@ -238,7 +238,7 @@ def test_codes_of_categories_are_swapped_and_get_no_noise():
 
 def test_errors_of_corrupt():
     X = pd.DataFrame({"x": [1.0, 2.0]})
-    with pytest.raises(TypeError, match="X must be a pandas DataFrame, got ndarray"):
+    with pytest.raises(TypeError, match="X must"):
         corrupt(X.to_numpy(), "shift", 1)
     with pytest.raises(ValueError, match="severities must be some of"):
         corrupt(X, "shift", 6)
@@ -343,7 +343,7 @@ class Watcher(ClassifierMixin, BaseEstimator):
         return np.zeros(len(X), dtype=int)
 
 
-def test_all_estimators_are_given_the_same_tables_one_at_a_time():
+def test_estimators_get_the_same_tables_in_turn():
     X = pd.DataFrame({"x": np.arange(60.0), "k": ["a", "b"] * 30})
     y = np.zeros(60, dtype=int)
     watchers = {name: Watcher().fit(X, y) for name in ("one", "two")}
@@ -369,7 +369,7 @@ def test_arrays_stay_arrays():
     assert np.isnan(watcher.seen[-1][1]).any(axis=None)
 
 
-def test_an_estimator_that_cannot_take_a_corruption_fails_before_the_work(mixed):
+def test_unsupported_corruption_fails_first(mixed):
     X, y = pd.DataFrame({"x": np.arange(50.0)}), np.arange(50) % 2
     watcher, model = Watcher().fit(X, y), LogisticRegression().fit(X, y)
     with pytest.raises(ValueError, match="NaN") as caught:
@@ -401,7 +401,7 @@ def test_what_no_column_can_suffer_is_left_out():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"corruptions": ["noise"]}, "unknown corruption 'noise'.*gaussian_noise"),
+        ({"corruptions": ["noise"]}, "'noise'"),
         ({"corruptions": ["roundin"]}, "did you mean 'rounding'"),
         ({"corruptions": ["category_swap"]}, "acts on category columns.*none"),
         ({"corruptions": []}, "corruptions is empty"),

@@ -23,12 +23,7 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from combutab import MLPClassifier, MLPRegressor, PackRegressor
-from combutab.evaluation import (
-    METRICS,
-    evaluate_held_out,
-    evaluate_predictions,
-    find_metric,
-)
+from combutab.evaluation import METRICS, evaluate_held_out, evaluate_predictions, find_metric
 from combutab.inspection import permutation_importance
 
 RNG = np.random.default_rng(0)
@@ -164,7 +159,7 @@ def test_classifiers_of_labels_have_no_roc_auc():
     model = clone(CLASSIFIERS["votes"]).fit(X[TRAIN], y[TRAIN])
     found = evaluate_predictions(model, X[TEST], y[TEST], n_resamples=0)
     assert found.table.index.tolist() == ["accuracy", "balanced_accuracy", "f1"]
-    with pytest.raises(ValueError, match="roc_auc needs predict_proba or decision_function"):
+    with pytest.raises(ValueError, match="roc_auc"):
         evaluate_predictions(model, X[TEST], y[TEST], scoring="roc_auc")
 
 
@@ -258,10 +253,7 @@ def test_a_metric_by_any_of_its_names(name, task, title, scorer):
 
 @pytest.mark.parametrize(
     ("name", "task", "says"),
-    [
-        ("acuracy", "classification", "'acuracy' is not a known metric; did you mean 'accuracy'"),
-        ("r2", "classification", "'r2' is a metric of regression, and the task is classification"),
-    ],
+    [("acuracy", "classification", "'acuracy'"), ("r2", "classification", "'r2'")],
 )
 def test_a_name_that_is_no_metric(name, task, says):
     with pytest.raises(ValueError, match=says):
@@ -270,7 +262,7 @@ def test_a_name_that_is_no_metric(name, task, says):
 
 def test_what_cannot_be_scored():
     model, _, y = fitted("two")
-    with pytest.raises(ValueError, match="the class 'maybe', which the estimator was not fitted"):
+    with pytest.raises(ValueError, match="'maybe'"):
         evaluate_predictions(model, X[:2], ["no", "maybe"])
     with pytest.raises(ValueError, match="y has 1 targets for 2 rows"):
         evaluate_predictions(model, X[:2], ["no"])
@@ -282,7 +274,7 @@ def test_what_cannot_be_scored():
         evaluate_predictions(model, X[TEST], y[TEST], scoring=[])
     with pytest.raises(ValueError, match="log_loss needs predict_proba"):
         evaluate_predictions(LinearSVC().fit(X, y), X, y, scoring="log_loss")
-    with pytest.raises(ValueError, match="neg_brier_score needs predict_proba"):
+    with pytest.raises(ValueError, match="neg_brier_score"):
         evaluate_predictions(LinearSVC().fit(X, y), X, y, scoring=["f1", "neg_brier_score"])
     with pytest.raises(ValueError, match=r"y has the shape \(160, 2\)"):
         evaluate_predictions(model, X, TARGETS["several"] > 0)
@@ -304,11 +296,11 @@ def test_rows_set_aside_in_fit():
     shares = y.drop(found.rows).value_counts(normalize=True)
     expected = metrics.log_loss(y[found.rows], np.tile(shares[["no", "yes"]], (len(p), 1)))
     assert_allclose(found.table["baseline"].iloc[0], expected)
-    with pytest.raises(ValueError, match="y has 2 rows, and the estimator was fitted to 320"):
+    with pytest.raises(ValueError, match="320"):
         evaluate_held_out(clf, y[:2])
 
 
-def test_scores_of_text_labels_are_of_the_rarer_class():
+def test_text_labels_score_the_rarer_class():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 2))
     y = np.where(X[:, 0] + rng.normal(size=400) > 1.2, "churned", "stayed")  # classes_[0] is rarer

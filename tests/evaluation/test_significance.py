@@ -41,7 +41,7 @@ def test_corrected_t_by_hand():
 
 
 @given(pair=pairs)
-def test_without_the_correction_it_is_scipy_s_paired_t_test(pair):
+def test_uncorrected_t_is_scipy_s_paired_test(pair):
     a, b = map(np.array, pair)
     if np.ptp(a - b) == 0:
         return
@@ -52,7 +52,7 @@ def test_without_the_correction_it_is_scipy_s_paired_t_test(pair):
 
 
 @given(pair=pairs, ratio=st.floats(0.01, 2))
-def test_corrected_t_is_antisymmetric_and_more_careful_than_the_naive_one(pair, ratio):
+def test_corrected_t_is_antisymmetric_and_conservative(pair, ratio):
     a, b = pair
     one = corrected_resampled_ttest(a, b, n_train=1000, n_test=1000 * ratio)
     other = corrected_resampled_ttest(b, a, n_train=1000, n_test=1000 * ratio)
@@ -99,7 +99,7 @@ def test_wilcoxon_is_scipy_s_exact_test_without_ties(d, seed):
 
 @settings(max_examples=50)
 @given(pair=pairs)
-def test_wilcoxon_with_ties_and_zeros_is_the_enumeration_of_all_signs(pair):
+def test_wilcoxon_with_ties_enumerates_all_signs(pair):
     a, b = map(np.array, pair)
     d = (a - b)[a != b]
     ranks = stats.rankdata(np.abs(d)) if len(d) else np.array([])
@@ -156,7 +156,7 @@ def test_friedman_with_ties_by_hand():
     assert friedman([[1, 1, 2], [1, 2, 3]]).statistic == pytest.approx(3.25 / 0.875)
 
 
-def test_all_tests_find_scores_equal_up_to_rounding_tied():
+def test_scores_equal_up_to_rounding_are_ties():
     a, b = np.full(6, 0.3), np.full(6, 0.1 + 0.2)
     b[::2] = 0.3 * (1 - 1e-14)  # some below, some above
     assert (a != b).all()
@@ -258,12 +258,12 @@ def t_test(a=(1, 2), b=(2, 4), n_train=10, n_test=5):
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: t_test(a=[1]), r"a must be one-dimensional with at least 2 values, got .*\(1,\)"),
+        (lambda: t_test(a=[1]), "a must"),
         (lambda: t_test(a=[[1, 2]]), "one-dimensional"),
         (lambda: t_test(b=[1, 2, 3]), "same resamples, got 2 and 3"),
         (lambda: t_test(b=[1, math.nan]), r"b has 1 missing or infinite value\(s\) of 2"),
-        (lambda: t_test(n_train=0), "n_train must be at least 1 .* got 0"),
-        (lambda: t_test(n_test=math.nan), "n_test must be at least 1 .* got nan"),
+        (lambda: t_test(n_train=0), "n_train must"),
+        (lambda: t_test(n_test=math.nan), "n_test must"),
         *(
             (lambda bad=bad: holm(bad), r"one-dimensional and in \[0, 1\]")
             for bad in ([0.1, 1.1], [-0.1], [math.nan], [[0.1]], 0.1)
@@ -278,7 +278,7 @@ def t_test(a=(1, 2), b=(2, 4), n_train=10, n_test=5):
                 ({"confidence": 95}, "such as 0.95, got 95"),
             ]
         ),
-        (lambda: bootstrap_interval([1, 2], n_resamples=0), "n_resamples must be at least 1, got"),
+        (lambda: bootstrap_interval([1, 2], n_resamples=0), "n_resamples must"),
     ],
 )
 def test_bad_input(call, says):

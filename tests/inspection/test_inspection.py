@@ -115,7 +115,7 @@ def known_rows(n=400, seed=0):
 # ---- permutation importance ----------------------------------------------------------------------
 
 
-def test_importances_of_a_known_function_with_intervals_that_hold_them():
+def test_importances_of_a_known_function():
     rows = known_rows()
     found = permutation_importance(
         Known(), rows, Known().predict(rows), n_repeats=8, random_state=0
@@ -135,11 +135,7 @@ def test_importances_of_a_known_function_with_intervals_that_hold_them():
 
 @pytest.mark.parametrize(
     ("name", "y"),
-    [
-        ("classifier", SIGNAL > 1),
-        ("three", np.digitize(SIGNAL, [0, 1.5])),
-        ("regressor", SIGNAL),
-    ],
+    [("classifier", SIGNAL > 1), ("three", np.digitize(SIGNAL, [0, 1.5])), ("regressor", SIGNAL)],
 )
 def test_importances_of_messy_columns(fitted, name, y):
     state = np.random.get_state()[1].copy()
@@ -182,9 +178,7 @@ def test_rows_that_cannot_be_scored(change, message):
 
 
 def test_a_class_that_the_model_does_not_know(fitted):
-    with pytest.raises(
-        ValueError, match="y has the class 'no', which the estimator was not fitted to"
-    ):
+    with pytest.raises(ValueError, match="'no'"):
         permutation_importance(fitted("three"), X, np.full(N, "no", dtype=object))
 
 
@@ -282,9 +276,9 @@ def test_dependences_of_messy_columns(fitted, name, n):
 
 
 def test_columns_and_classes_that_there_are_not(fitted):
-    with pytest.raises(ValueError, match="there is no column 'txt'; did you mean 'text'"):
+    with pytest.raises(ValueError, match="'txt'"):
         partial_dependence(fitted("classifier"), X, ["txt"])
-    with pytest.raises(ValueError, match="target='yes' is not a class; there are False, True"):
+    with pytest.raises(ValueError, match="'yes'"):
         partial_dependence(fitted("classifier"), X, ["text"], target="yes")
 
 
@@ -348,14 +342,14 @@ def test_integrated_gradients_add_up(fitted, name):
     np.testing.assert_allclose(shapley.base_values, found.base_values)
 
 
-def test_shapley_values_of_trees_and_of_a_known_function(fitted):
+def test_shapley_values_of_known_functions(fitted):
     pack = fitted("trees")
     found = attributions(pack, X[:2], X, n_background=10, random_state=0)
     assert found.method == "shapley"
     np.testing.assert_allclose(
         found.values.sum(axis=1), found.predictions - found.base_values, atol=1e-6
     )
-    with pytest.raises(ValueError, match="contains trees; use method='shapley'"):
+    with pytest.raises(ValueError, match="'shapley'"):
         attributions(pack, X[:2], X, method="integrated_gradients")
     rows, others = known_rows(3), known_rows(50, seed=1)
     found = attributions(Known(), rows, others, random_state=0)
@@ -429,7 +423,7 @@ def test_a_masker_gives_rows_that_the_model_takes(fitted):
 
 
 @pytest.mark.parametrize("name", ["classifier", "regressor"])
-def test_shaps_explainers_take_estimators_and_tables_of_any_columns(fitted, name):
+def test_shap_explains_estimators_of_any_table(fitted, name):
     shap = pytest.importorskip("shap", reason="needs shap")
     estimator, of_numbers = fitted(name), X[["number", "gaps"]].fillna(0.0)
     small = type(estimator)(**NETWORK).fit(

@@ -21,8 +21,9 @@ from sklearn.base import clone
 
 from combutab import MLPClassifier, paper_recipe
 from combutab.core import parallel
-from combutab.estimators import FitTask, _jobs, fit_stacked
+from combutab.estimators import FitTask, fit_stacked
 from tests.model_selection.killers import Killer
+from tests.short import small_stacks
 
 TOO_BUSY = 75  # an exit code
 RNG = np.random.default_rng(0)
@@ -71,7 +72,6 @@ def start():
 
 
 def main():
-    _jobs._STACK_UNITS["cpu"] = 1000  # more stacks than workers
     start()
     put, original = [], ray.put
 
@@ -117,4 +117,5 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    with small_stacks():  # more stacks than workers
+        main()

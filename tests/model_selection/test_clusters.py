@@ -23,8 +23,9 @@ import combutab
 from combutab import MLPClassifier, PackRegressor, StackedGridSearchCV, paper_recipe
 from combutab.cli import main
 from combutab.core import parallel
-from combutab.estimators import FitTask, _jobs, _pack_training, fit_stacked
+from combutab.estimators import FitTask, fit_stacked
 from combutab.evaluation import ml_efficacy
+from tests import short
 from tests.model_selection.killers import Killer, Slow
 from tests.short import few_trees
 
@@ -91,9 +92,10 @@ def on_dask(cluster):
 
 
 @pytest.fixture(autouse=True)
-def small_stacks(monkeypatch):
+def small_stacks():
     """More stacks than workers."""
-    monkeypatch.setitem(_jobs._STACK_UNITS, "cpu", 1000)
+    with short.small_stacks():
+        yield
 
 
 def scores(search):
@@ -108,7 +110,7 @@ def search_here(search, *data):
 # ---- the same, and sent once -------------------------------------------------------------------
 
 
-def test_a_search_finds_the_same_and_sends_each_table_once(on_dask, monkeypatch):
+def test_search_sends_each_table_once(on_dask, monkeypatch):
     packed, scattered = [], []
     original_pack, original_scatter = parallel._Sender.pack, distributed.Client.scatter
 
@@ -163,7 +165,7 @@ def test_a_pack_is_of_members_that_others_train(on_dask, monkeypatch):
     def at_home(*arguments):
         raise AssertionError("a member is trained by this process")
 
-    monkeypatch.setattr(_pack_training.MemberHistory, "end_epoch", at_home)
+    monkeypatch.setattr("combutab.estimators._pack_training.MemberHistory.end_epoch", at_home)
     there = clone(PACK).fit(X, Y)
     networks = there.members_["activation"] != "boosting"
     assert networks.sum() == 5
@@ -174,7 +176,7 @@ def test_a_pack_is_of_members_that_others_train(on_dask, monkeypatch):
     assert_array_equal(there.predict(X), here.predict(X))
 
 
-def test_packs_within_a_task_stay_in_it_and_have_an_epoch_though_late(on_dask):
+def test_nested_packs_stay_within_their_task(on_dask):
     log = on_dask.scheduler.transition_log
     with joblib.parallel_config(backend="sequential"):
         here = cross_validate(PACK, X, Y, cv=2)["test_score"]
@@ -209,7 +211,7 @@ def same_as_here(done, *activations, **options):
     assert_array_equal(weights(done), weights(here))
 
 
-def test_results_come_as_they_are_done_with_their_progress(on_dask, tmp_path):
+def test_results_arrive_in_order_of_completion(on_dask, tmp_path):
     """The first stack ends after others have come back."""
     activations = [Slow(tmp_path / "go on", os.getpid()), "tanh", "relu"]
     wanted, order, progress = tasks(*activations), [], []
@@ -244,7 +246,7 @@ def test_the_command_takes_a_schedulers_address(cluster, tmp_path, capfd):
 # ---- faults ------------------------------------------------------------------------------------
 
 
-def test_a_worker_that_is_killed_is_made_up_for_by_dask(on_dask, tmp_path):
+def test_dask_replaces_a_killed_worker(on_dask, tmp_path):
     activations = ["tanh", Killer(tmp_path / "killed", os.getpid()), "relu"]
     wanted = tasks(*activations)
     outcomes = fit_stacked(wanted)
@@ -267,7 +269,7 @@ def test_what_all_workers_have_lost_is_sent_again(on_dask, tmp_path):
     same_as_here(wanted, *activations, data=(X, Y))
 
 
-def test_a_table_goes_to_the_next_worker_where_the_one_it_was_sent_to_is_gone(on_dask, monkeypatch):
+def test_table_is_sent_to_the_next_worker(on_dask, monkeypatch):
     """joblib alone would wait for ever."""
     failures = [TimeoutError("No valid workers found"), OSError("the worker is gone")]
     original = distributed.Client.scatter
@@ -293,7 +295,7 @@ def test_a_table_goes_to_the_next_worker_where_the_one_it_was_sent_to_is_gone(on
         fit_stacked(tasks("tanh", "relu", data=(X, Y)))
 
 
-def test_a_fit_that_kills_each_of_its_workers_has_an_error_and_the_others_none(on_dask, tmp_path):
+def test_deadly_fit_fails_without_harming_others(on_dask, tmp_path):
     """joblib alone would wait for ever."""
     scheduler, before = on_dask.scheduler, on_dask.scheduler.allowed_failures
     scheduler.allowed_failures = 0
@@ -309,7 +311,7 @@ def test_a_fit_that_kills_each_of_its_workers_has_an_error_and_the_others_none(o
     same_as_here([wanted[0], *wanted[2:]], "tanh", "relu", "gelu", seeds=1)
 
 
-def test_an_error_in_a_stack_is_its_own_fits(on_dask):
+def test_errors_belong_to_their_fit(on_dask):
     def breaks(width):
         raise RuntimeError("this activation breaks")
 
@@ -357,7 +359,7 @@ def test_an_interrupt_leaves_no_task_behind(on_dask, no_collector):
         time.sleep(0.05)
 
 
-def test_a_worker_with_another_version_is_one_clear_error(cluster, tmp_path):
+def test_other_worker_version_is_refused(cluster, tmp_path):
     package = Path(combutab.__file__).parent
     (tmp_path / "combutab").mkdir()
     for path in package.iterdir():
@@ -387,7 +389,7 @@ def test_a_worker_with_another_version_is_one_clear_error(cluster, tmp_path):
             worker.kill()
 
 
-def test_a_scheduler_that_goes_away_is_one_clear_error(own_cluster, tmp_path):
+def test_lost_scheduler_is_one_clear_error(own_cluster, tmp_path):
     wanted = tasks("tanh", Slow(tmp_path / "never", os.getpid(), seconds=5))
 
     def go_away(outcomes):

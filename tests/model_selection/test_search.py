@@ -312,7 +312,7 @@ def test_generators_as_seeds(make):
     _both(estimator, {"alpha": [0.0, 1.0], "early_stopping": [False, True]}, X, Y)
 
 
-def test_no_seed_at_all_gives_each_candidate_its_own():
+def test_candidates_without_seed_differ():
     search = StackedGridSearchCV(
         clone(REGRESSOR).set_params(random_state=None), {"tol": [1e-4, 1e-5]}, cv=2
     ).fit(X_REG, Y_REG)
@@ -345,7 +345,7 @@ def test_each_folds_encoding_knows_its_training_rows_alone():
 # ---- as an estimator ----------------------------------------
 
 
-def test_the_best_estimator_is_the_one_that_would_be_fitted_alone():
+def test_best_estimator_equals_a_single_fit():
     grid = {
         "activation": ["relu", "combu", "tanh", "prelu"],
         "alpha": [0.0, 1.0],
@@ -364,7 +364,7 @@ def test_the_best_estimator_is_the_one_that_would_be_fitted_alone():
     assert_array_equal(again.predict(FRAME), search.predict(FRAME))
 
 
-def test_fits_that_have_not_converged_are_named_in_one_warning():
+def test_unconverged_fits_share_one_warning():
     plain = {"early_stopping": False, "learning_rate": "constant"}
     net = MLPRegressor(hidden_layer_sizes=(4,), max_iter=6, n_iter_no_change=3, **plain)
     grid = {"alpha": [0.0, 1.0], "tol": [1e-4, 1e9], "random_state": [0]}
@@ -379,7 +379,7 @@ def test_fits_that_have_not_converged_are_named_in_one_warning():
     assert caught[0].filename == __file__
 
 
-def test_what_does_not_converge_is_named_of_the_refit_too():
+def test_unconverged_refit_is_named():
     X, y = load_iris(return_X_y=True)
     net = MLPClassifier((4,), max_iter=2, n_members=2, random_state=0, early_stopping=False)
     search = StackedGridSearchCV(net, {"alpha": [0.0]}, cv=2)
@@ -422,7 +422,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_a_candidate_that_fails_scores_error_score_and_harms_no_other(kind):
+def test_failing_candidate_gets_error_score(kind):
     estimator = MLPRegressor(**QUICK, precision="float64")
     error_score = -7.0 if kind in ("diverges", "wrong value") else np.nan
     search = _with_failures(estimator, BAD[kind], error_score, X_REG, Y_REG)
@@ -446,7 +446,7 @@ class _Breaks(sklearn.base.BaseEstimator):
         return Module()
 
 
-def test_an_activation_that_breaks_in_training_is_one_failed_candidate():
+def test_broken_activation_fails_one_candidate():
     search = _with_failures(
         MLPClassifier(**QUICK, precision="float64"), {"activation": ["relu", _Breaks, "tanh"]}
     )
@@ -459,7 +459,7 @@ def test_a_search_in_which_all_fail_says_so():
         StackedGridSearchCV(CLASSIFIER, {"activation": ["x", "y"]}, cv=2).fit(X, Y)
 
 
-def test_other_things_fall_back_to_grid_search_with_a_warning():
+def test_other_estimators_fall_back_with_a_warning():
     pipeline = make_pipeline(StandardScaler(), CLASSIFIER)
     with_bar = clone(CLASSIFIER).set_params(callbacks=[TimeLimit(100)])
     alphas, limits = {"alpha": [0.0, 1.0]}, {"callbacks": [None, [TimeLimit(9)]]}

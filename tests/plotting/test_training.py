@@ -54,7 +54,7 @@ def dots(axes):
     ]
 
 
-def test_members_their_mean_and_the_epochs_that_are_kept(several):
+def test_members_mean_and_kept_epochs_are_drawn(several):
     figure = plot_loss_curve(several)
     history = several.history_
     lengths = history.groupby("member")["epoch"].max()
@@ -86,7 +86,7 @@ def test_members_their_mean_and_the_epochs_that_are_kept(several):
         (MLPRegressor, "neg_mean_absolute_error", "validation neg_mean_absolute_error"),
     ],
 )
-def test_the_score_has_its_name_and_a_loss_is_one(cls, scoring, label):
+def test_score_axis_has_its_name(cls, scoring, label):
     model = cls(**SMALL | {"early_stopping_scoring": scoring, "early_stopping": True}).fit(X, Y)
     figure = plot_loss_curve(model)
     assert figure.axes[1].get_ylabel() == label
@@ -98,7 +98,7 @@ def test_the_score_has_its_name_and_a_loss_is_one(cls, scoring, label):
     )
 
 
-def test_a_flow_has_the_losses_of_two_networks_and_no_one_best_epoch():
+def test_flow_draws_losses_of_two_networks():
     table = np.column_stack([X[:, 0], X[:, 0] + X[:, 1]])
     flow = TabFlow(
         (8,), epochs=40, early_stopping=True, n_iter_no_change=2, learning_rate=0.02, random_state=0
@@ -121,7 +121,7 @@ def test_estimators_are_compared_with_and_without_scores(several):
         theirs = TheirClassifier((8,), max_iter=5, random_state=0).fit(X, Y)
     figure = plot_loss_curve({"plain": plain, "bagged": several, "scikit-learn": theirs})
     assert [t.get_text() for t in figure.legends[0].get_texts()][:3] == [
-        *("plain", "bagged", "scikit-learn"),
+        *("plain", "bagged", "scikit-learn")
     ]
     assert len(lines(figure.axes[0])) == 1 + 4 + 1
     assert lines(figure.axes[0])[-1].get_ydata().tolist() == theirs.loss_curve_
@@ -176,7 +176,7 @@ def test_a_display_draws_where_it_is_told(several):
     own = figure.subplots(2, 1)
     assert LossCurveDisplay.from_estimator(several, ax=own).axes_.tolist() == own.tolist()
     for wrong in (figure, own[:1], [figure, figure]):
-        with pytest.raises(ValueError, match=r"ax must be a matplotlib Axes .* a sequence of 2"):
+        with pytest.raises(ValueError, match="ax must"):
             LossCurveDisplay.from_estimator(several, ax=wrong)
     with pytest.raises(ValueError, match="ax cannot be divided into 2 panels"):
         LossCurveDisplay.from_estimator(several, ax=figure.add_axes((0, 0, 1, 1)))
@@ -237,7 +237,7 @@ def test_each_member_has_its_weight_and_its_loss(pack):
     figure.canvas.draw()  # a name is no formula
 
 
-def test_a_display_of_a_pack_draws_in_the_users_axes(pack):
+def test_pack_display_uses_given_axes(pack):
     axes = Figure().subplots(1, 2, sharey=True)
     display = PackDisplay.from_estimator(pack, ax=axes)
     assert display.axes_.tolist() == axes.tolist()

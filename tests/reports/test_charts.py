@@ -120,7 +120,7 @@ def test_what_looks_alike_scores_alike(kind, other):
     assert scored <= shown + hidden + 0.02
 
 
-def test_bars_are_of_the_most_frequent_categories_and_the_others():
+def test_rare_categories_share_one_bar():
     real = pd.Series(pd.Categorical([f"c{min(i, 20 - i)}" for i in range(20)]))
     synthetic = pd.Series(pd.Categorical(["c1", "new", None, "c2"]))
     chart = category_bars(real, synthetic)
@@ -174,7 +174,7 @@ def test_no_row_decides_an_axis():
     assert again.outlines.ticks == chart.outlines.ticks
 
 
-def test_a_bin_holds_no_row_or_enough_of_them():
+def test_bins_hold_no_row_or_enough():
     rng = np.random.default_rng(1)
     real = pd.Series(rng.standard_cauchy(200))
     chart = histogram(real, real, least=5)

@@ -104,7 +104,7 @@ def test_the_summary_is_shown_the_best_first(classified):
             assert float(shown) == pytest.approx(p, rel=0.06, abs=0.00006)
 
 
-def test_folds_and_other_measures_are_means_of_the_fits(classified):
+def test_fold_scores_are_means_over_seeds(classified):
     page, results = render_report(classified), classified.results
     header, *rows = table(page, "Scores by fold")
     assert header == ["Activation", "1", "2", "3", "4"]
@@ -160,7 +160,7 @@ def test_an_activation_that_failed_is_told_of(classified):
     assert "nan" not in text(page)
 
 
-def test_a_measure_that_is_not_known_is_a_dash(classified):
+def test_unknown_metric_is_a_dash(classified):
     results = classified.results.assign(roc_auc=np.nan)
     rows = table(render_report(replace(classified, results=results)), "Means of the metrics")
     assert [row[2] for row in rows[1:4]] == ["–"] * 3
@@ -183,7 +183,7 @@ def renamed(found, name):
     return replace(found, **frames)
 
 
-def test_a_page_does_not_depend_on_the_reader_s_matplotlib_settings(classified):
+def test_page_ignores_matplotlib_settings(classified):
     expected = render_report(classified)
     with matplotlib.rc_context({"font.size": 30, "svg.fonttype": "path", "axes.facecolor": "red"}):
         assert render_report(classified) == expected

@@ -79,7 +79,7 @@ def codes(n, seed, n_values=3):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_equal_rows_are_chance_where_real_ones_were_removed(seed):
+def test_equal_rows_of_small_domains_are_chance(seed):
     """No two real rows are equal, so that a held-out row never equals a training row."""
     real = codes(2000, 3 * seed).drop_duplicates(ignore_index=True)[:160]
     train, made, test = aligned(real[:80], codes(200, 3 * seed + 1), real[80:])
@@ -157,7 +157,7 @@ def test_few_copies_among_independent_columns_are_found():
     assert not find_copies(*aligned(test, made, train)).signs
 
 
-def test_one_copy_is_a_weak_sign_where_rows_are_unlike():
+def test_single_copy_among_unlike_rows_is_weak():
     train = pd.DataFrame({"a": [1.0, 2.0, 3.0, 4.0], "b": list("wxyz"), "c": list("wxyz")})
     test = pd.DataFrame({"a": [1.0, 9.0, 3.0], "b": list("wyw"), "c": list("qyq")})
     assert not find_copies(*aligned(train, train[:1], test)).is_weak_sign  # (1, w, q) is near

@@ -75,7 +75,7 @@ def test_the_share_of_skill_that_is_kept(made, level, share):
     assert level != "poor" or found.short == f"Models trained on the synthetic rows predict {lost}."
 
 
-def test_the_learner_that_is_best_on_real_rows_decides():
+def test_best_learner_on_real_rows_decides():
     scores = {"mlp": (0.7, 0.7), "random_forest": (0.9, 0.6), "linear": (math.nan, 0.9)}
     found = usefulness(efficacy(r2=scores), guess=0.0)
     assert found.level == "poor"
@@ -139,14 +139,14 @@ def test_a_skill_within_its_error_is_none():
         (0.41, 0.06, "unknown"),
     ],
 )
-def test_a_share_that_may_be_poor_as_well_as_good_is_not_known(made, gap_se, level):
+def test_uncertain_share_of_skill_is_unknown(made, gap_se, level):
     # of these the first was "poor", with "± about 89 percentage points" below it
     found = usefulness(efficacy(gap_se=gap_se, r2=(0.5, made)), guess=0.0, n_test=10**6)
     assert found.level == level
     assert ("Not known, with so few rows:" in found.sentence) == (level == "unknown")
 
 
-def test_errors_are_those_of_few_rows_where_a_resample_shows_none():
+def test_perfect_scores_of_few_rows_are_uncertain():
     # all of 20 rows right, in every resample: not certain all the same
     found = usefulness(efficacy(roc_auc=(1.0, 1.0)), n_test=20)
     assert found.level == "good"
@@ -263,7 +263,7 @@ def likeness(table, told=None, sticks=None, *, n=10_000, n_test=0):
     ],
 )
 @pytest.mark.parametrize("shapes", [[1.0, 1.0], [0.7, 0.7], [math.nan, 0.9]])
-def test_rows_that_are_told_apart_decide_and_no_column_does(shapes, pairs, area, level):
+def test_fidelity_is_decided_by_rows_not_columns(shapes, pairs, area, level):
     found = likeness(fidelity(shapes, [pairs]), detection(area), TIED)
     assert (found.subject, found.level) == ("fidelity", level)
 
@@ -276,13 +276,13 @@ def test_rows_that_are_told_apart_decide_and_no_column_does(shapes, pairs, area,
         (0.62, "unknown", "Whether the association between columns is preserved is not known"),
     ],
 )
-def test_ties_that_are_not_seen_are_not_called_absent(strongest, level, says):
+def test_weak_associations_are_not_called_absent(strongest, level, says):
     found = likeness(fidelity([1.0, 1.0], [0.9]), None, yardsticks(strongest=strongest))
     assert found.level == level
     assert says in found.sentence
 
 
-def test_what_chance_may_make_good_or_poor_is_not_known():
+def test_uncertain_associations_are_unknown():
     table = fidelity([1.0, 1.0], [0.89])  # 60 %
     sure = yardsticks(ties={PAIR: (0.2, 0.05)}, ties_off=(0.1, 0.1))
     unsure = yardsticks(ties={PAIR: (0.2, 0.05)}, ties_off=(0.2, 0.4))
@@ -304,7 +304,7 @@ def test_what_chance_may_make_good_or_poor_is_not_known():
     ("area", "se", "level"),
     [(0.72, 0.03, "fair"), (0.72, 0.05, "unknown"), (0.6, 0.05, "good"), (0.9, 0.04, "poor")],
 )
-def test_an_area_that_may_be_good_as_well_as_poor_is_not_known(area, se, level):
+def test_uncertain_area_is_unknown(area, se, level):
     found = likeness(fidelity([1.0]), detection(area, se=se))
     assert found.level == level
     assert f"a ROC AUC of {area:.2f} ± {2 * se:.2f} (" in found.sentence
@@ -424,7 +424,7 @@ def test_a_share_that_chance_explains_is_no_sign():
     assert judged(privacy(0.87, 0.6), error=0.2).level == "poor"
 
 
-def test_distances_to_real_tables_that_differ_are_no_sign():
+def test_distances_of_differing_real_tables_are_unknown():
     differ = TwoSample(0.7, 0.02, 500)
     for share in (0.2, 0.8):
         found = judged(privacy(share, 0.5), real=differ)
@@ -456,7 +456,7 @@ def test_copies_count_if_no_control_explains_them(controls, level):
     assert judged(None, copies).level == {"good": "unknown"}.get(level, level)
 
 
-def test_one_copy_is_a_weak_sign_where_real_rows_are_unlike():
+def test_single_copy_of_unlike_rows_is_fair():
     one = copies_of(1, repeated(1, 0.0, 0.5), is_unlike=True)
     found = judged(privacy(), one)
     assert found.level == "fair"
@@ -467,7 +467,7 @@ def test_one_copy_is_a_weak_sign_where_real_rows_are_unlike():
     assert judged(None, one).level == "unknown"
 
 
-def test_duplicates_are_compared_with_the_number_expected_by_chance():
+def test_duplicates_are_compared_with_chance():
     even = copies_of(900, repeated(900, 0.0, 0.0, is_even=True))
     found = judged(privacy(), even, even)
     assert found.level == "good"

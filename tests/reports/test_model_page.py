@@ -51,7 +51,7 @@ def test_the_page_of_a_classifier(classifier, tmp_path):
     assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org", "")
 
 
-def test_scores_that_are_known_and_rows_that_are_explained(classifier):
+def test_given_scores_and_explained_rows_are_shown(classifier):
     X, y = rows()
     scores = evaluate_held_out(classifier, y)
     found = report_model(classifier, X, y, scores=scores, explain=X[1:3], n_repeats=2)
@@ -62,7 +62,7 @@ def test_scores_that_are_known_and_rows_that_are_explained(classifier):
     assert "Row 1: probability of" in text
 
 
-def test_the_page_of_a_regressor_and_of_another_librarys_model():
+def test_page_of_a_regressor_and_foreign_model():
     X, _ = rows()
     y = 3 * X["age"].to_numpy()
     text = re.sub(r"<[^>]+>", " ", render_report(MLPRegressor(**FAST).fit(X, y), X, y))

@@ -131,7 +131,7 @@ def test_it_loads_nothing(page):
         assert attributes.get("href", "#").startswith("#")
 
 
-def test_without_target_and_held_out_rows_it_says_so():
+def test_page_without_target_and_held_out_rows():
     real = people(60, 0)
     page = Page(render_report(evaluate_synthetic(real_train=real, synthetic=real[:50])))
     assert "utility" not in page.ids
@@ -169,7 +169,7 @@ def test_many_columns_stay_small_and_are_all_there():
     assert page.says("The maps show the 25 columns")
 
 
-def test_a_report_is_written_whole_or_not_at_all(found, tmp_path):
+def test_reports_are_written_whole_or_not(found, tmp_path):
     place = tmp_path / "report.html"
     write_report(found, place)
     before = place.read_text("utf-8")

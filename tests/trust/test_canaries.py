@@ -187,18 +187,18 @@ WAYS = {
 }
 
 
-# numbers and categories are encoded apart, and of many rows as of few: every pair, not every triple
+# numbers, categories and numbers of rows are independent: each occurs, but not every combination
 CASES = [
     (n, numeric, way)
     for i, numeric in enumerate(METHODS)
     for j, way in enumerate(WAYS)
     for k, n in enumerate([30, 300])
-    if BUDGET > 1 or (i + j + k) % 2
+    if BUDGET > 1 or ((i + j) % 2 == 0 and j // 2 % 2 == k)
 ]
 
 
 @pytest.mark.parametrize(("n", "numeric", "way"), CASES)
-def test_no_file_of_an_estimator_holds_what_few_rows_have(n, numeric, way, tmp_path):
+def test_estimator_files_hold_no_rare_value(n, numeric, way, tmp_path):
     X = people(n)
     rng = np.random.default_rng(1)
     parameters = QUICK | WAYS[way] | {"numeric_encoding": numeric}
@@ -269,9 +269,9 @@ def test_nor_one_fitted_to_parquet(numeric, memory_limit, tmp_path):
 
 
 @pytest.mark.parametrize("numeric", METHODS)
-def test_no_statistic_of_any_column_is_one_rows_value(numeric):
+def test_no_column_statistic_is_a_single_row_value(numeric):
     rng = np.random.default_rng(METHODS.index(numeric))
-    for _ in range(60 * BUDGET):
+    for _ in range(30 * BUDGET):
         n = int(rng.integers(1, 80))
         scale = 10.0 ** rng.integers(-9, 9)
         shapes = [rng.normal(size=n), rng.lognormal(sigma=3, size=n), rng.random(n) + 1e4]
@@ -295,7 +295,7 @@ def test_no_statistic_of_any_column_is_one_rows_value(numeric):
     ("min_frequency", "kept"),
     [(1, 4), (2, 4), (3, 3), (4, 2), (16, 1), (0.01, 4), (0.075, 3), (0.076, 2), (0.5, 1)],
 )
-def test_min_frequency_counts_rows_or_a_share_of_them(min_frequency, kept):
+def test_min_frequency_is_a_count_or_a_share(min_frequency, kept):
     city = np.repeat(["Rome", "Oslo", "Lima", "Bern"], [20, 15, 3, 2]).astype(object)
     X = pd.DataFrame({"city": city})
     for parts in ([X], [X[:7], X[7:]]):
@@ -305,7 +305,7 @@ def test_min_frequency_counts_rows_or_a_share_of_them(min_frequency, kept):
         assert encoder.n_dense_ == kept + (kept < 4)
 
 
-def test_a_table_given_as_a_networks_domain_leaves_no_extremes(tmp_path):
+def test_constructed_networks_hold_no_extremes_of_their_table(tmp_path):
     X = people(200)[["salary", "claims"]]
     network = expression_network("2 * salary + claims", X)
     for (low, high), name in zip(network.domain, X, strict=True):
@@ -439,7 +439,7 @@ def test_no_row_holds_the_canary(generator):
     assert made.dtypes.drop("kind").to_dict() == TABLE.dtypes.drop("kind").to_dict()
 
 
-def test_no_extreme_of_one_row_is_there_more_than_by_chance(generator):
+def test_extremes_of_single_rows_occur_only_by_chance(generator):
     """Numbers that were brought to a bound came out as that row's own, in 3 % of the rows."""
     made = generator[0].sample(20_000 * BUDGET, random_state=2)
     for name in ("income", "debt", "visits", "born", "stay"):
@@ -461,7 +461,7 @@ def test_identifiers_are_new_and_unique(generator):
             generator[0].sample(1, conditions=conditions)
 
 
-def test_conditions_on_rare_values_do_not_tell_whether_they_were_there(generator):
+def test_conditions_do_not_reveal_rare_values(generator):
     says = []
     for town in (CANARY["town"], "Nowhereton"):
         with pytest.raises(ValueError, match="fewer rows than min_frequency") as caught:
@@ -473,7 +473,7 @@ def test_conditions_on_rare_values_do_not_tell_whether_they_were_there(generator
 
 
 @pytest.mark.slow
-def test_a_private_generator_has_the_canary_in_no_file_page_or_row(tmp_path):
+def test_private_generator_discloses_the_canary_nowhere(tmp_path):
     pytest.importorskip("opendp", reason="needs the extra private")
     day, one = pd.Timestamp, pd.Timedelta(1, "D")
     model = PrivateSynthesizer(
@@ -528,7 +528,7 @@ def test_a_private_generator_has_the_canary_in_no_file_page_or_row(tmp_path):
 
 
 @BOTH
-def test_identifiers_of_every_form_come_back_in_their_dtype(cls, tmp_path):
+def test_new_identifiers_keep_their_dtype(cls, tmp_path):
     n = 60
     table = pd.DataFrame(
         {
@@ -568,7 +568,7 @@ def test_text_in_an_array_is_not_cut_short():
 
 
 @BOTH
-def test_what_cannot_be_learned_is_refused_with_a_way_out(cls):
+def test_unlearnable_tables_are_refused_with_a_way_out(cls):
     names = [f"Person {i}" for i in range(40)]  # too few to be sure that they are identifiers
     table = pd.DataFrame({"x": np.random.default_rng(7).normal(size=40), "name": names})
     with pytest.raises(ValueError, match=r"no value of 'name' is held by 5 rows.*min_frequency=1"):
@@ -686,7 +686,7 @@ def test_a_report_holds_no_canary(target, held):
     assert not any(name in page for name in ("person 0 ", "person 1 ", "person 2 "))
 
 
-def test_a_canary_that_the_generator_learned_by_heart_is_not_shown():
+def test_memorised_canary_is_not_shown_in_a_report():
     # one real row, and 40 synthetic ones that copy it: still one row's own
     given = tables()
     copied = pd.concat(

@@ -40,7 +40,7 @@ KINDS = (
     *("CTGAN", "TVAE", "checkpoint", "pack"),
 )
 
-MUTATIONS = 45 * BUDGET  # of each kind
+MUTATIONS = 30 * BUDGET  # of each kind
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def paths(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_spoilt_files_are_refused_or_load_to_the_same_answers(name, paths, tmp_path):
+def test_spoilt_files_are_refused_or_predict_the_same(name, paths, tmp_path):
     expected = answers(load(name, paths[name]))
     rng = np.random.default_rng(KINDS.index(name))
     spoilt = tmp_path / "spoilt.safetensors"
@@ -74,7 +74,7 @@ def test_spoilt_files_are_refused_or_load_to_the_same_answers(name, paths, tmp_p
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_a_changed_bit_of_a_weight_or_of_the_header_is_found(name, paths, tmp_path):
+def test_changed_bits_are_detected(name, paths, tmp_path):
     data = bytearray(paths[name].read_bytes())
     start = 8 + int.from_bytes(data[:8], "little")
     text = data.index(b"version")
@@ -545,7 +545,7 @@ def load_all(folder):
 
 
 @needs_fork
-def test_loading_runs_nothing_opens_nothing_else_and_calls_nobody(paths, tmp_path):
+def test_loading_runs_no_code_and_opens_nothing_else(paths, tmp_path):
     for i, (name, change) in enumerate(ATTACKS.values()):
         if name != "checkpoint":
             forge(paths[name], tmp_path / f"forged{i}", change)

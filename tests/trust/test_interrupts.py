@@ -20,11 +20,11 @@ import pytest
 import torch
 
 import combutab
-from combutab import CTGAN, TVAE, MLPRegressor, PrivateSynthesizer, TabFlow, _model_files
-from combutab.cli import _generators, main
+from combutab import CTGAN, TVAE, MLPRegressor, PrivateSynthesizer, TabFlow
+from combutab.cli import main
 from combutab.core.files import whole_files
 from combutab.generators import fit_stack
-from combutab.training import Callback, uninterrupted
+from combutab.training import Callback, ProgressBar, uninterrupted
 from tests.models import WIDTHS
 from tests.short import BUDGET
 from tests.trust.forked import Forked, needs_fork, press_again_where_lost
@@ -94,8 +94,12 @@ def assert_same(model, other):
         if BUDGET > 1 or stops is (cls is TVAE)  # the stopping knows of no generator
     ],
 )
-def test_a_generator_is_as_its_last_whole_epoch_left_it(cls, early_stopping, tmp_path, monkeypatch):
-    monkeypatch.setattr(_model_files, "SECONDS", 1e9)  # by Ctrl-C alone, and after the first
+def test_interrupted_generator_equals_its_last_full_epoch(
+    cls, early_stopping, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(
+        "combutab._model_files.SECONDS", 1e9
+    )  # by Ctrl-C alone, and after the first
     params = {"early_stopping": early_stopping, "n_iter_no_change": np.inf}
     kept = 0
     make(cls, 1, **params).fit(TABLE)  # what is loaded once is no part of an epoch's time
@@ -179,7 +183,7 @@ def test_a_private_fit_leaves_gradients_on(monkeypatch):
     assert torch.is_grad_enabled()
 
 
-def test_bookkeeping_is_not_interrupted_and_its_error_is_not_lost():
+def test_bookkeeping_finishes_despite_ctrl_c():
     done = []
     with pytest.raises(KeyboardInterrupt), uninterrupted():
         signal.raise_signal(signal.SIGINT)
@@ -216,15 +220,14 @@ SYNTH += ["--model", "tvae", "--activation", "relu"]
 
 
 def interrupt_at(monkeypatch, epoch):
-    class Interrupt(_generators.ProgressBar):
-        def on_epoch_end(self, report):
-            if report.epoch == epoch:
-                signal.raise_signal(signal.SIGINT)
+    def interrupt(bar, report):
+        if report.epoch == epoch:
+            signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(_generators, "ProgressBar", Interrupt)
+    monkeypatch.setattr(ProgressBar, "on_epoch_end", interrupt)
 
 
-def test_ctrl_c_writes_what_was_learned_and_says_so(folder, capsys, monkeypatch):
+def test_ctrl_c_writes_the_trained_generator(folder, capsys, monkeypatch):
     assert main([*SYNTH, "--epochs", "3"]) == 0
     expected = Path("out.csv").read_bytes()
     Path("out.csv").unlink()
@@ -253,15 +256,12 @@ def test_ctrl_c_writes_what_was_learned_and_says_so(folder, capsys, monkeypatch)
     assert Path("resumed.csv").read_bytes() == Path("whole.csv").read_bytes() != expected
 
 
-def test_ctrl_c_before_an_epoch_is_done_writes_nothing(folder, capsys, monkeypatch):
-    class Interrupt(_generators.ProgressBar):
-        def on_train_begin(self, n_members, max_epochs):
-            signal.raise_signal(signal.SIGINT)
+def test_ctrl_c_in_the_first_epoch_writes_nothing(folder, capsys, monkeypatch):
+    def interrupt(bar, n_members, max_epochs):
+        signal.raise_signal(signal.SIGINT)
 
-        def on_train_end(self):
-            pass
-
-    monkeypatch.setattr(_generators, "ProgressBar", Interrupt)
+    monkeypatch.setattr(ProgressBar, "on_train_begin", interrupt)
+    monkeypatch.setattr(ProgressBar, "on_train_end", lambda bar: None)
     assert main([*SYNTH, "--epochs", "9", "--save", "model"]) == 130
     err = capsys.readouterr().err
     assert err == "combutab: interrupted after 0 of 9 epochs; nothing is kept\n"
@@ -316,7 +316,7 @@ def test_sigint_to_a_process(folder):
 
 
 @needs_fork
-def test_a_reader_that_goes_away_takes_no_file_with_it(folder):
+def test_closed_pipe_leaves_all_files_complete(folder):
     arguments = [*SYNTH, "--epochs", "1", "--report", "r.html"]
     reader, writer = os.pipe()
     os.close(reader)
@@ -366,7 +366,7 @@ def _run_to(home, call):
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no process can be killed")
 @needs_fork
-def test_a_kill_leaves_no_mixture_of_old_and_new(tmp_path):
+def test_kill_never_mixes_old_and_new_files(tmp_path):
     """Not at random: every moment at which what is on the disk may differ."""
     outcomes, every = set(), max(1, 4 // BUDGET)
     for call in range(1, 1000, every):

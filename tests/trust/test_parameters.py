@@ -155,7 +155,7 @@ def test_every_parameter_is_tried():
 
 @pytest.mark.parametrize(("cls", "name"), WARM)
 @pytest.mark.filterwarnings("ignore:lbfgs failed")
-def test_a_parameter_changed_between_warm_fits_counts_or_is_refused(cls, name, capsys):
+def test_parameters_changed_between_warm_fits_count_or_raise(cls, name, capsys):
     others, first, second = CHANGES[name]
     y, results = target_of(cls), []
     for value in (first, second):
@@ -180,7 +180,7 @@ def test_a_parameter_changed_between_warm_fits_counts_or_is_refused(cls, name, c
 
 
 @pytest.mark.parametrize(("cls", "name"), PARTIAL)
-def test_a_parameter_changed_between_partial_fits_counts_or_is_refused(cls, name, capsys):
+def test_parameters_changed_between_partial_fits_count_or_raise(cls, name, capsys):
     others, first, second = CHANGES[name]
     if name in NOT_OF_AN_EPOCH:
         assert name in inspect.getdoc(cls.partial_fit)
@@ -232,7 +232,7 @@ def test_what_is_written_otherwise_has_not_changed():
         model.fit(FRAME, Z)
 
 
-def test_files_and_pickles_know_what_they_were_made_with(tmp_path):
+def test_files_and_pickles_keep_the_fitted_parameters(tmp_path):
     law = expression_network("3*a + b", FRAME[["a", "b", "c"]])
     for parameters in (QUICK, {**QUICK, "init": law, "hidden_layer_sizes": "auto"}):
         table = FRAME[["a", "b", "c"]]

@@ -16,8 +16,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.model_selection import GridSearchCV
 
 from combutab import MLPClassifier, StackedGridSearchCV, paper_recipe
-from combutab.estimators import FitTask, _jobs, fit_stacked
+from combutab.estimators import FitTask, fit_stacked
 from combutab.model_selection import compare_activations
+from tests import short
 
 pytestmark = [
     pytest.mark.usefixtures("small_stacks"),
@@ -81,9 +82,10 @@ REFITS = {
 
 
 @pytest.fixture
-def small_stacks(monkeypatch):
+def small_stacks():
     """More stacks than one, so that there is something to share out."""
-    monkeypatch.setitem(_jobs._STACK_UNITS, "cpu", 1000)
+    with short.small_stacks():
+        yield
 
 
 def agree(ours, theirs):
@@ -181,7 +183,7 @@ def compare(activations, **options):
     )
 
 
-def test_a_worker_that_is_killed_is_said_and_its_work_done_again(tmp_path):
+def test_killed_worker_is_named_and_its_work_repeated(tmp_path):
     activations = {"tanh": "tanh", "deadly": Deadly(tmp_path / "killed")}
     progress = []
     with (
@@ -207,16 +209,16 @@ def test_a_worker_that_is_killed_is_said_and_its_work_done_again(tmp_path):
     assert progress[-1] == 9.0  # each network once, and the refit
 
 
-def test_a_stack_that_fails_though_each_fit_succeeds_is_said(monkeypatch):
-    original = _jobs.train_one_stack
+def test_failing_stack_is_named_and_trained_singly(monkeypatch):
+    original = sys.modules["combutab.estimators._jobs"].train_one_stack
 
     def train(jobs, stack, *rest):
         if len(stack) > 1:
             raise MemoryError("no room for a stack")
         return original(jobs, stack, *rest)
 
-    monkeypatch.setattr(_jobs, "train_one_stack", train)
-    monkeypatch.setitem(_jobs._STACK_UNITS, "cpu", 1 << 19)
+    monkeypatch.setattr("combutab.estimators._jobs.train_one_stack", train)
+    monkeypatch.setattr("combutab.estimators._jobs._STACK_UNITS", {"cpu": 1 << 19})
     done = []
     tasks = [
         FitTask(MLPClassifier(hidden_layer_sizes=(8,), max_iter=2, n_iter_no_change=np.inf,
@@ -276,7 +278,7 @@ for work in (fits, predicts, generates):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks on this system")
-def test_a_forked_process_computes_with_one_thread_and_says_so():
+def test_forked_process_warns_and_uses_one_thread():
     environment = {**os.environ, "OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"}
     run = subprocess.run(
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", SCRIPT],

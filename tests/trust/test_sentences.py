@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 from combutab.reports import _yardsticks, evaluate_synthetic
-from combutab.reports._findings import level_within, worst_level
 from tests.short import BUDGET
 
 pytestmark = pytest.mark.slow
@@ -32,7 +31,7 @@ def share_kept(sentence):
     return float(share), float(off or 10.0)
 
 
-def test_a_correlation_that_few_held_out_rows_blur_is_no_independence(monkeypatch):
+def test_blurred_correlation_is_not_called_independence(monkeypatch):
     # 2,000 rows to learn from, 200 held out: "next to nothing to do with each other" was said
     monkeypatch.setattr(_yardsticks, "_SPLITS", 1)  # of the finding on privacy, not looked at
     wide = [f"n{i}" for i in range(6)]
@@ -51,7 +50,7 @@ def test_a_correlation_that_few_held_out_rows_blur_is_no_independence(monkeypatc
         assert found.level == ("good" if share else "poor")
 
 
-def test_tables_that_are_told_apart_are_not_called_alike():
+def test_distinguishable_tables_are_not_called_alike():
     # every column and every pair of columns is right; of three signs the product is always one
     def draw(n, seed, parity):
         rng = np.random.default_rng(seed)
@@ -112,24 +111,3 @@ def test_odd_tables(names):
     assert utility.level not in ("good", "fair"), utility.sentence
     assert fidelity.level == "poor", fidelity.sentence
     assert privacy.level != "poor", privacy.sentence
-
-
-def test_levels_are_those_of_the_worst_part_and_of_both_ends():
-    """By all combinations, from what the words mean."""
-    order = ["poor", "unknown", "fair", "good"]
-    for first in order:
-        for second in order:
-            worst = worst_level([first, second])
-            if "poor" in (first, second):
-                assert worst == "poor"
-            elif "unknown" in (first, second):
-                assert worst == "unknown"
-            else:
-                assert worst == ("fair" if "fair" in (first, second) else "good")
-    rng = np.random.default_rng(0)
-    for value, off in rng.uniform(0, 1, (500, 2)):
-        level = level_within(value, off, 0.9, 0.7)
-        if value + off >= 0.9 and value - off < 0.7:
-            assert level == "unknown"
-        else:
-            assert level == ("good" if value >= 0.9 else "fair" if value >= 0.7 else "poor")

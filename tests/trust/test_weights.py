@@ -22,9 +22,7 @@ BAD_CLASS_WEIGHTS = [
 
 
 @pytest.mark.parametrize(("class_weight", "words"), BAD_CLASS_WEIGHTS)
-def test_class_weights_that_cannot_be_are_refused_before_training(
-    class_weight, words, monkeypatch, tmp_path
-):
+def test_bad_class_weights_are_refused_before_training(class_weight, words, monkeypatch, tmp_path):
     monkeypatch.setattr("combutab.estimators._base.train_job", None)
     model = MLPClassifier(**QUICK, class_weight=class_weight)
     with pytest.raises(ValueError, match=words):
@@ -37,7 +35,7 @@ def test_class_weights_that_cannot_be_are_refused_before_training(
         model.fit_parquet(tmp_path / "t.parquet", "y")
 
 
-def test_a_weight_for_a_class_that_is_not_there_is_said_and_changes_nothing():
+def test_weight_of_an_absent_class_warns_only():
     plain = MLPClassifier(**QUICK, class_weight={0: 1, 1: 2, 2: 3}).fit(X, LABELS)
     model = MLPClassifier(**QUICK, class_weight={0: 1, 1: 2, 2: 3, 9: 4})
     with pytest.warns(UserWarning, match=r"names \[9\], which are not classes of y"):
@@ -128,7 +126,7 @@ def test_targets_of_any_size_are_learned(loss, scale):
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "int64"])
 @pytest.mark.parametrize("settings", [{}, {"bagging": "cv", "n_members": 2}, {"loss": "quantile"}])
-def test_a_table_of_few_digits_rounds_none_of_the_targets(dtype, settings):
+def test_low_precision_tables_do_not_round_targets(dtype, settings):
     rows = (X * 1000 if dtype == "int64" else X).astype(dtype)
     model = MLPRegressor(**LEARNS, **settings).fit(rows, 1e9 + Z)
     plain = MLPRegressor(**LEARNS, **settings).fit(rows, Z)
@@ -141,7 +139,7 @@ def test_a_table_of_few_digits_rounds_none_of_the_targets(dtype, settings):
         assert r_squared(plain.oof_prediction_, model.oof_prediction_ - 1e9) > 0.99
 
 
-def test_moments_of_the_target_are_those_of_long_arithmetic():
+def test_target_moments_match_long_arithmetic():
     from fractions import Fraction
 
     for scale in (1e-300, 1e-100, 1.0, 1e149):
@@ -155,7 +153,7 @@ def test_moments_of_the_target_are_those_of_long_arithmetic():
         assert abs(float(squared / variance) - 1) < 1e-13
 
 
-def test_a_target_that_hardly_varies_is_learned_and_a_constant_is_exact():
+def test_nearly_constant_targets_are_learned_and_constants_exact():
     y = 1e6 + Z * 1e-7
     assert MLPRegressor(**LEARNS).fit(X, y).score(X, y) > 0.9
     for value in (0.0, 1e150, -1e150, 2.0**53 + 2, 5e-324, -1e-300, 0.1):
@@ -183,14 +181,14 @@ NOT_HELD = {
 
 
 @pytest.mark.parametrize("kind", NOT_HELD)
-def test_targets_that_cannot_be_held_are_refused_before_training(kind, monkeypatch):
+def test_unrepresentable_targets_are_refused_before_training(kind, monkeypatch):
     y, parameters, words = NOT_HELD[kind]
     monkeypatch.setattr("combutab.estimators._base.train_job", None)
     with pytest.raises(ValueError, match=words):
         MLPRegressor(**{**QUICK, **parameters}).fit(X, y)
 
 
-def test_later_rows_and_validation_rows_that_cannot_be_held_are_refused(tmp_path):
+def test_unrepresentable_later_or_validation_rows_are_refused(tmp_path):
     model = MLPRegressor(**QUICK).partial_fit(X, Z)
     for late in (lambda: model.partial_fit(X, Z * 1e40),
                  lambda: MLPRegressor(**QUICK).fit(X, Z, X_val=X, y_val=Z * 1e40)):  # fmt: skip

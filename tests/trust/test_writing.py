@@ -51,7 +51,7 @@ def limited(n_bytes):
 
 @POSIX
 @pytest.mark.parametrize("limit", [0, 10, 5_000])
-def test_a_disk_that_fills_up_while_a_model_is_saved(limit, model, tmp_path):
+def test_full_disk_while_saving_keeps_the_old_model(limit, model, tmp_path):
     path = tmp_path / "model"
     for before in (None, b"what was there"):
         if before is not None:
@@ -72,7 +72,7 @@ def test_names_that_no_file_can_have(model, tmp_path):
     assert _names(tmp_path) == ["x" * 250]
 
 
-def test_a_checkpoint_that_cannot_be_written_is_told_and_the_training_goes_on(tmp_path):
+def test_unwritable_checkpoint_warns_and_training_continues(tmp_path):
     path = tmp_path / "training"
     quick = {"epochs": 1, "batch_size": 20, "compress_dims": (4,), "decompress_dims": (4,)}
     X = np.random.default_rng(0).normal(size=(40, 1))
@@ -131,7 +131,7 @@ def test_the_umask_of_the_process_is_left_alone(tmp_path, monkeypatch):
     assert _names(tmp_path) == ["a", "b"]
 
 
-def test_threads_that_write_to_one_folder_and_one_file(tmp_path):
+def test_threads_may_write_to_the_same_file(tmp_path):
     faults, ends = [], time.monotonic() + 2
 
     def work(k):
@@ -168,7 +168,7 @@ def test_devices_and_pipes_are_not_replaced(model, tmp_path):
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
 
 
-def test_an_error_of_the_callers_own_is_passed_on(tmp_path):
+def test_errors_of_the_caller_are_passed_on(tmp_path):
     for kind in (KeyError, KeyboardInterrupt, SystemExit):
         with pytest.raises(kind), whole_files(tmp_path, ["a"]) as stage:
             (stage / "a").write_text("half")
@@ -250,7 +250,7 @@ def test_links_are_not_followed_where_all_may_write(model, tmp_path):
 
 
 @needs_root
-def test_folders_that_are_links_of_others_are_not_followed(model, tmp_path):
+def test_linked_folders_of_other_users_are_not_followed(model, tmp_path):
     (tmp_path / "mine").mkdir()
     shared = tmp_path / "shared"
     shared.mkdir()
@@ -274,7 +274,7 @@ def test_links_in_a_ring(model, tmp_path):
 
 
 @pytest.mark.parametrize("n_moved", range(5))
-def test_a_set_that_cannot_be_moved_leaves_the_old_one(n_moved, tmp_path, monkeypatch):
+def test_failed_move_leaves_the_old_files(n_moved, tmp_path, monkeypatch):
     for name in "ab":
         (tmp_path / name).write_text("old")
     replace, calls = os.replace, []

@@ -19,18 +19,7 @@ def figure(n_points):
     return made
 
 
-def test_what_is_folded_is_markdown_between_blank_lines(tmp_path):
-    page = Page("study", "Title", "command", "machine")
-    with page.details("All rows"):
-        page.table(["a"], [[1]])
-    page.text("After.")
-    page.write(tmp_path)
-    assert (tmp_path / "study.md").read_text("utf-8").split("machine\n\n")[1] == (
-        "<details>\n<summary>All rows</summary>\n\n| a |\n| --- |\n| 1 |\n\n</details>\n\nAfter.\n"
-    )
-
-
-def test_a_picture_is_svg_or_png_in_100_kB_or_refused(tmp_path):
+def test_pictures_stay_below_100_kB(tmp_path):
     page = Page("study", "Title", "command", "machine")
     (tmp_path / "study_many.svg").touch()  # of an earlier run
     page.figure(figure(10), "few points")
@@ -48,7 +37,7 @@ def test_a_picture_is_svg_or_png_in_100_kB_or_refused(tmp_path):
         draw(figure(10), most_bytes=1_000)
 
 
-def test_compressed_rows_are_the_same_bytes_under_any_name(tmp_path):
+def test_compressed_rows_are_reproducible(tmp_path):
     table = pd.DataFrame({"a": [1.5, None], "b": ["x", "é"]})
     for name in ("one.csv.gz", "two.csv.gz"):
         write_table(table, tmp_path / name, index=False)
@@ -59,7 +48,7 @@ def test_compressed_rows_are_the_same_bytes_under_any_name(tmp_path):
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "one.csv.gz"), table)
 
 
-def test_a_store_of_compressed_rows_keeps_what_is_there(tmp_path):
+def test_stores_keep_existing_rows(tmp_path):
     path = tmp_path / "rows.csv.gz"
     write_bytes(path, b"name,score\nb,1\n")
     with Store(path, ["name", "score"], ["name"]).open([{"name": "a"}]) as journal:

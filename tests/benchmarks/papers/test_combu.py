@@ -130,7 +130,7 @@ def stop(path, finished, how):
 
 
 @needs_fork
-def test_killed_or_interrupted_it_goes_on_where_it_stood(tmp_path, monkeypatch):
+def test_killed_study_continues_where_it_stopped(tmp_path, monkeypatch):
     monkeypatch.setattr(study, "CHUNK", 1)
     whole, path = tmp_path / "whole.csv.gz", tmp_path / "killed.csv.gz"
     process = stop(path, 3, signal.SIGKILL)
@@ -170,7 +170,7 @@ def test_two_processes_cannot_write_to_one_file(tmp_path):
         pass
 
 
-def test_a_network_that_diverges_has_an_error_and_no_scores(tmp_path):
+def test_diverging_network_has_no_scores(tmp_path):
     diverging = replace(RECIPE, learning_rate_init=1e30)
     rows = run_study(tmp_path / "all.csv.gz", recipe=diverging, data=[GS])
     assert rows["error"].str.contains("non-finite").all()
@@ -250,7 +250,7 @@ def test_the_counts_and_p_values_that_are_told():
 
 
 @pytest.mark.usefixtures("paper_defaults")
-def test_scores_can_be_repeated_from_what_a_row_says(tmp_path):
+def test_scores_are_reproducible_from_their_row(tmp_path):
     stack = [generation.Generator(GS, "tvae", name, 1, 1, 2) for name in ("relu", "combu")]
     recipe, learners = study.Recipe(hidden=(8,), epochs=2), ("mlp", "boosting")
     wanted = [

@@ -1,14 +1,12 @@
 """The studies on the PLN paper: targets, networks, training and what the rows say."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from benchmarks.papers.pln import approximation, deep_networks, shared
-from benchmarks.papers.pln.deep_networks import build, gradient_norms
+from benchmarks.papers.pln import approximation, deep_networks
+from benchmarks.papers.pln.deep_networks import build
 
 # ---- One hidden layer ---------------------------------------------------------------------------
 
@@ -130,33 +128,6 @@ def test_network_is_what_it_says(body):
     torch.testing.assert_close(alone(x[1:]), net(x)[1:])
 
 
-@pytest.mark.parametrize("body", deep_networks.BODIES)
-def test_gradient_norms_against_differences(body):
-    net = build(settings(body=body, width=3), 2, 1, [0, 1], torch.float64)
-    x = drawn(2, 9, 2, seed=5)
-
-    def losses(outputs):
-        return outputs.square().mean((1, 2))
-
-    found = gradient_norms(net, x, losses)
-    with torch.no_grad():
-        by_hand = {}
-        for name, parameter in net.named_parameters():
-            slopes = torch.zeros_like(parameter)
-            for i in np.ndindex(*parameter.shape):
-                kept = parameter[i].item()
-                parameter[i] = kept + 1e-6
-                up = losses(net(x)).sum()
-                parameter[i] = kept - 1e-6
-                slopes[i] = (up - losses(net(x)).sum()) / 2e-6
-                parameter[i] = kept
-            by_hand[name] = slopes.flatten(1).norm(dim=1)
-    assert len(by_hand) == 8, "4 matrices and 4 biases"
-    every = torch.stack(list(by_hand.values()))
-    expected = [by_hand["linears.0.weight"], by_hand["linears.2.weight"], every.mean(0)]
-    torch.testing.assert_close(found, torch.stack(expected, dim=1), rtol=1e-6, atol=1e-9)
-
-
 def test_training_learns_diverges_and_takes_each_member_alone():
     slow, fast = deep_networks.train([settings(learning_rate=rate, seed=7) for rate in (0.1, 1e30)])
     assert slow["train_score"] > 0.95
@@ -170,13 +141,3 @@ def test_training_learns_diverges_and_takes_each_member_alone():
     beside = pytest.approx(slow["train_loss"], rel=1e-3)
     assert alone["train_loss"] == beside, "also beside a wild rate"
     assert fast != slow
-
-
-def test_a_stack_that_was_interrupted_gives_no_rows(monkeypatch):
-    def interrupted(*arguments):
-        return [replace(result, reason="interrupted") for result in train_stack(*arguments)]
-
-    train_stack = shared.train_stack
-    monkeypatch.setattr(shared, "train_stack", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        deep_networks.train([settings(learning_rate=0.1, n_steps=2)])
