@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -285,12 +284,6 @@ def test_a_second_ctrl_c_leaves_nothing_half_written(folder, capsys, monkeypatch
     assert combutab.load("model").n_iter_ == (2 if interrupted else 4)
 
 
-def start(arguments, folder, **options):
-    environment = os.environ | {"PYTHONPATH": str(Path(combutab.__file__).parents[1])}
-    command = [sys.executable, "-m", "combutab", *arguments]
-    return subprocess.Popen(command, cwd=folder, env=environment, text=True, **options)
-
-
 def started(process):
     """The process, once it has kept its first epoch."""
     deadline = time.monotonic() + 300
@@ -304,10 +297,11 @@ def started(process):
 LONG = [*SYNTH, "--epochs", "1000000", "--checkpoint", "training"]
 
 
+@needs_fork
 def test_sigint_to_a_process(folder):
-    with start(LONG, folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        started(process).send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=300)
+    process = started(Forked(lambda: main(LONG), folder))
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate()
     assert out == ""
     assert "Traceback" not in err
     assert process.returncode == 130
@@ -316,6 +310,7 @@ def test_sigint_to_a_process(folder):
 
 
 @needs_fork
+@pytest.mark.usefixtures("short_report")
 def test_closed_pipe_leaves_all_files_complete(folder):
     arguments = [*SYNTH, "--epochs", "1", "--report", "r.html"]
     reader, writer = os.pipe()

@@ -177,7 +177,13 @@ ALL = {name: column for kind in ODD if kind != "text numbers" for name, column i
 @pytest.mark.filterwarnings("ignore:nothing is learned from")
 @pytest.mark.filterwarnings("ignore:column .* is encoded as categories")  # not shown by commands
 @pytest.mark.parametrize("command", ["compare", "synth", "evaluate"])
-def test_each_kind_is_told_of_in_one_line(folder, capsys, command):
+def test_each_kind_is_told_of_in_one_line(folder, capsys, monkeypatch, command):
+    def stop(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("combutab.model_selection.run_comparison", stop)
+    monkeypatch.setattr("combutab.reports.evaluate_synthetic", stop)
+    monkeypatch.setattr(combutab.TabFlow, "fit", stop)
     write("odd.csv", ALL | {"zip": every("02139", "10001"), "y": every("p", "q")})
     arguments = {
         "compare": ["odd.csv", "--target", "y", *TINY],
@@ -187,7 +193,7 @@ def test_each_kind_is_told_of_in_one_line(folder, capsys, command):
         ],
         "evaluate": ["odd.csv", "odd.csv", "--drop", "id,mail"],
     }
-    assert main([command, *arguments[command]]) == 0
+    assert main([command, *arguments[command]]) == 130  # before anything is computed
     told = notes(capsys.readouterr().err)
     assert all(line.startswith("combutab: ") for line in told)
     kinds = set(ODD) - {"text numbers"}
@@ -206,28 +212,25 @@ def test_each_kind_is_told_of_in_one_line(folder, capsys, command):
     assert row.endswith("; leave it out with --drop 'Unnamed: 0'")
 
 
-@pytest.mark.parametrize("sep", [";", "|", "tab", "\\t"])
-def test_decimal_sep_encoding_and_drop(folder, capsys, sep):
-    sign = {"tab": "\t", "\\t": "\t"}.get(sep, sep)
+def test_decimal_sep_encoding_and_drop(folder, capsys):
+    sep = ";"
     text = io.StringIO()
     table = pd.DataFrame({"größe": X, "x": X[::-1], "id": range(N), "y": every("ä", "ö")})
-    table.to_csv(text, sep=sign, decimal=",", index=False)
+    table.to_csv(text, sep=sep, decimal=",", index=False)
     Path("t.csv").write_bytes(text.getvalue().encode("latin-1"))
     how = ["--sep", sep, "--decimal", ",", "--encoding", "latin-1", "--drop", "id"]
-    if sep == ";":  # which all commands read alike
-        assert main(["compare", "t.csv", "--target", "y", *TINY, *how]) == 0
+    assert main(["compare", "t.csv", "--target", "y", *TINY, *how]) == 0
     assert notes(capsys.readouterr().err) == []
     assert main(["synth", "t.csv", "-o", "made.csv", "--epochs", "1", "--save", "m", *how]) == 0
     assert notes(capsys.readouterr().err) == []
-    made = read_table("made.csv", sep=sign, decimal=",")  # as the table was written, in UTF-8
+    made = read_table("made.csv", sep=sep, decimal=",")  # as the table was written, in UTF-8
     assert list(made) == ["größe", "x", "y"]
     assert made["größe"].dtype == float
     assert main(["sample", "m", "-o", "more.csv", "--rows", str(N)]) == 0
     assert Path("more.csv").read_bytes() == Path("made.csv").read_bytes()
-    if sep == ";":
-        utf = [*how[:4], "--drop", "id"]
-        Path("real.csv").write_text(text.getvalue(), encoding="utf-8")
-        assert main(["evaluate", "real.csv", "made.csv", *utf]) == 0
+    utf = [*how[:4], "--drop", "id"]
+    Path("real.csv").write_text(text.getvalue(), encoding="utf-8")
+    assert main(["evaluate", "real.csv", "made.csv", *utf]) == 0
 
 
 # ---- Excel -------------------------------------------------------------------------------------

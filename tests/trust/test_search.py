@@ -179,6 +179,7 @@ def compare(activations, **options):
         folds=2,
         epochs=3,
         hidden=[8],
+        baselines=None,
         **options,
     )
 

@@ -89,7 +89,7 @@ def test_nan_and_negative_numbers_are_no_parameters(name):
 
 SCALES = [1e-323, 1e-320, 1e-300, 1e-155, 1e-20, 1e20, 1e149]
 
-ENDS = [SCALES[0], 1e20, SCALES[-1]]
+ENDS = [SCALES[0], 1e-155, SCALES[-1]]
 
 LOSSES = ["squared_error", "absolute_error", "huber", "poisson", "quantile", "gaussian_nll"]
 
@@ -108,7 +108,7 @@ def r_squared(y, predicted):
         (loss, scale)
         for loss in LOSSES
         for scale in SCALES
-        if BUDGET > 1 or loss == "squared_error" or (loss == "poisson" and scale in ENDS)
+        if BUDGET > 1 or (scale in ENDS and loss in ("squared_error", "poisson"))
     ],
 )
 def test_targets_of_any_size_are_learned(loss, scale):
@@ -124,8 +124,14 @@ def test_targets_of_any_size_are_learned(loss, scale):
         assert np.isfinite(deviation).all()
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "int64"])
-@pytest.mark.parametrize("settings", [{}, {"bagging": "cv", "n_members": 2}, {"loss": "quantile"}])
+@pytest.mark.parametrize(
+    ("dtype", "settings"),
+    [
+        ("float16", {}),
+        ("float32", {"bagging": "cv", "n_members": 2}),
+        ("int64", {"loss": "quantile"}),
+    ],
+)
 def test_low_precision_tables_do_not_round_targets(dtype, settings):
     rows = (X * 1000 if dtype == "int64" else X).astype(dtype)
     model = MLPRegressor(**LEARNS, **settings).fit(rows, 1e9 + Z)
