@@ -76,6 +76,40 @@ def test_a_set_is_fetched(openml, key, asked):
     assert data.y.cat.categories.tolist() == ["a", "b"]
 
 
+@pytest.mark.parametrize(
+    ("values", "dtype"),
+    [
+        (np.array([1, 2, 3, 4], dtype="uint8"), "int64"),
+        ([1.0, -2.0, 3.0, 0.0], "int64"),
+        (pd.array([1, None, 3, 4], dtype="Int64"), "float64"),
+        ([1.0, None, 3.0, 4.0], "float64"),
+        ([1.5, 2.0, 3.0, 4.0], "float64"),
+        ([1.0, np.inf, 3.0, 4.0], "float64"),
+        ([2.0**60, 1.0, 3.0, 4.0], "float64"),
+    ],
+)
+def test_numeric_columns_are_int64_or_float64(openml, values, dtype):
+    openml.frame = FRAME.assign(size=values)
+    column = load_openml(61).X["size"]
+    assert column.dtype == dtype
+    expected = [np.nan if pd.isna(value) else float(value) for value in values]
+    np.testing.assert_array_equal(column.astype(float), expected)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pd.Categorical(["3", None, "10", "3"], ["7", "3", "10"], ordered=True),
+        pd.Categorical([3.0, None, 10.0, 3.0], [10.0, 3.0]),
+        pd.Categorical([3, None, 10, 3]),
+    ],
+)
+def test_nominal_columns_have_sorted_text_categories(openml, values):
+    openml.frame = FRAME.assign(colour=values)
+    expected = pd.Series(pd.Categorical(["3", None, "10", "3"], ["10", "3"]), name="colour")
+    pd.testing.assert_series_equal(load_openml(61).X["colour"], expected)
+
+
 def test_names_have_versions(openml):
     openml.details |= {"version": "3", "default_target_attribute": "size"}
     data = load_openml("synthetic", version=3)
