@@ -185,18 +185,27 @@ def test_other_names_are_no_attributes():
 
 
 def test_the_command_names_what_there_is():
-    from combutab.cli import _compare, _options
-    from combutab.cli._evaluate import EvaluateOptions
-    from combutab.evaluation._efficacy import _KNOWN
-    from combutab.generators import find_generators
+    import typer
+
+    from combutab.cli import app
+    from combutab.evaluation import ml_efficacy
     from combutab.model_selection import BASELINES, DEFAULT_ACTIVATIONS
 
-    found = {name.lower() for name in find_generators()}
-    assert found - {"privatesynthesizer"} == set(_options.GENERATORS)  # --epsilon asks for it
-    learners = _options.read_descriptions(EvaluateOptions)["learners"].text
-    assert all(re.search(rf"\b{name}\b", learners) for name in _KNOWN)
-    assert ",".join(DEFAULT_ACTIVATIONS) == _compare.ACTIVATIONS
-    assert ",".join(BASELINES) == _compare.BASELINES
+    commands = typer.main.get_command(app).commands
+    options = {
+        (name, each.opts[0]): each
+        for name in ("compare", "evaluate")
+        for each in commands[name].params
+    }
+    assert options["compare", "--activations"].default == ",".join(DEFAULT_ACTIVATIONS)
+    assert compare["--baselines"].default == ",".join(BASELINES)
+    rows = np.zeros((2, 2))
+    with pytest.raises(ValueError, match="'oracle'") as caught:
+        ml_efficacy(real_train=rows, real_test=rows, synthetic=rows, target=0, learners="oracle")
+    known = str(caught.value).partition("standard, ")[2]
+    assert (
+        f"standard, or names separated by commas: {known}" in options["evaluate", "--learners"].help
+    )
 
 
 def test_import_leaves_global_state_alone():

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import combutab
 from combutab import MLPClassifier, MLPRegressor, PackRegressor
-from combutab.cli import _files, main
+from combutab.cli import main
 from combutab.evaluation import evaluate_held_out
 from tests.cli.people import people
 
@@ -432,11 +432,8 @@ def test_rows_without_a_target_are_dropped_if_wanted(here, monkeypatch, capsys, 
         seen.append((first, second))
         raise ValueError("noted")
 
-    place = "split_target" if command == "fit" else "task_of"
-    monkeypatch.setattr(*{
-        "split_target": (combutab.datasets, "split_target"),
-        "task_of": (_files, "task_of"),
-    }[place], note)  # fmt: skip
+    place = "datasets.split_target" if command == "fit" else "cli._files.task_of"
+    monkeypatch.setattr(f"combutab.{place}", note)
     with pytest.raises(ValueError, match="noted"):
         main(arguments)
     assert len(seen[0][0]) == 50

@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 from combutab.datasets import _feynman, list_feynman, load_feynman, parse_formula
-from combutab.datasets._feynman import _checksum, _read_equations
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 MADE = """Filename,Number,Output,Formula,# variables,v1_name,v1_low,v1_high,v2_name,v2_low,v2_high
@@ -178,7 +177,9 @@ def server(monkeypatch, tmp_path_factory):
     running = Server()
     path = tmp_path_factory.mktemp("original") / "t.csv"
     path.write_text(MADE)
-    source = _feynman._Source("FeynmanEquations.csv", running.url, _checksum(_read_equations(path)))
+    source = _feynman._Source(
+        "FeynmanEquations.csv", running.url, _feynman._checksum(_feynman._read_equations(path))
+    )
     monkeypatch.setitem(_feynman._SOURCES, "feynman", source)
     yield running
     running.close()

@@ -3,6 +3,7 @@
 import functools
 import pickle
 import re
+import sys
 import warnings
 
 import numpy as np
@@ -29,7 +30,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from combutab import CombU, MLPClassifier, MLPRegressor, StackedGridSearchCV, paper_recipe
-from combutab.estimators import _base, _together
 from combutab.training import TimeLimit
 
 pytestmark = pytest.mark.usefixtures("paper_defaults")
@@ -171,7 +171,7 @@ def test_scores_of_a_regressor_with_every_loss():
 
 def test_candidates_do_train_as_stacks(monkeypatch):
     sizes = []
-    original = _together.train_jobs
+    original = sys.modules["combutab.estimators._together"].train_jobs
 
     def spy(jobs, *args, **keywords):
         sizes.append(len(jobs))
@@ -180,9 +180,9 @@ def test_candidates_do_train_as_stacks(monkeypatch):
     def refuse(*args, **keywords):
         raise AssertionError("fitted one at a time")
 
-    monkeypatch.setattr(_together, "train_jobs", spy)
-    monkeypatch.setattr(_base, "train_job", refuse)
-    monkeypatch.setattr(_base, "train_shared", refuse)
+    monkeypatch.setattr("combutab.estimators._together.train_jobs", spy)
+    monkeypatch.setattr("combutab.estimators._base.train_job", refuse)
+    monkeypatch.setattr("combutab.estimators._base.train_shared", refuse)
     grid = {"activation": ["relu", "combu"], "alpha": [0.0, 0.1], "random_state": [0, 1]}
     StackedGridSearchCV(CLASSIFIER, grid, cv=5, refit=False).fit(X, Y)
     assert sizes == [2 * 2 * 2 * 5]

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from combutab.reports import _yardsticks, evaluate_synthetic
+from combutab.reports import evaluate_synthetic
 from tests.short import BUDGET
 
 pytestmark = pytest.mark.slow
@@ -33,7 +33,9 @@ def share_kept(sentence):
 
 def test_blurred_correlation_is_not_called_independence(monkeypatch):
     # 2,000 rows to learn from, 200 held out: "next to nothing to do with each other" was said
-    monkeypatch.setattr(_yardsticks, "_SPLITS", 1)  # of the finding on privacy, not looked at
+    monkeypatch.setattr(
+        "combutab.reports._yardsticks._SPLITS", 1
+    )  # of the finding on privacy, not looked at
     wide = [f"n{i}" for i in range(6)]
 
     def draw(n, seed, correlation):
