@@ -14,7 +14,6 @@ import typer
 import combutab
 from combutab import TabFlow
 from combutab.cli import EXIT_CODES, app, main
-from combutab.cli._console import echo
 from combutab.datasets import TableError
 from combutab.datasets.tables import TableFile
 
@@ -90,11 +89,6 @@ def test_shell_completion_is_shown():
     command = [sys.executable, "-m", "combutab", "--show-completion", "bash"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert "complete -o default -F _combutab_completion combutab" in done.stdout
-
-
-def test_percent_sign_stays_with_its_number(capsys):
-    echo(f"{'word ' * 15}93.4 %; and so on", wrap=True)
-    assert capsys.readouterr().out == f"{'word ' * 15}".rstrip() + "\n93.4 %; and so on\n"
 
 
 def test_ctrl_c_while_reading_is_an_interrupt(tmp_path, monkeypatch, capsys):

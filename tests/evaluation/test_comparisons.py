@@ -55,14 +55,6 @@ THREE = {
 # --- mean ranks -------------------------------------------------------------------------------
 
 
-def test_mean_ranks_by_hand():
-    # Row 1: b 1, a and c tied on 2.5. Row 2: c 1, a 2, b 3. Row 3: all tied on 2.
-    wide = pd.DataFrame({"a": [1, 5, 7], "b": [2, 1, 7], "c": [1, 9, 7]})
-    expected = {"a": 6.5 / 3, "b": 2.0, "c": 5.5 / 3}
-    assert mean_ranks(wide).to_dict() == pytest.approx(expected)
-    assert mean_ranks(-wide, greater_is_better=False).to_dict() == pytest.approx(expected)
-
-
 @given(
     st.integers(1, 5).flatmap(
         lambda width: st.lists(
