@@ -38,7 +38,7 @@ TABLE = invoices()
 
 @pytest.fixture(scope="module")
 def model():
-    return TabFlow((64, 64), epochs=40, random_state=0).fit(TABLE)
+    return TabFlow((32,), epochs=15, batch_size=50, learning_rate=4e-3, random_state=0).fit(TABLE)
 
 
 def share(table, one="bill", other="paid"):
@@ -73,7 +73,7 @@ def test_dates_of_any_dtype_repeat(dtype):
         table.apply(lambda c: c.dt.tz_localize("UTC")) if "UTC" in dtype else table.astype(dtype)
     )
     table.loc[:20, "day"] = pd.NaT
-    model = TabFlow((32,), epochs=5, random_state=0).fit(table)
+    model = TabFlow((16,), epochs=3, batch_size=50, learning_rate=4e-3, random_state=0).fit(table)
     assert [*model.rules_.repetitions.values()] == [("paid_on", "day")]
     made = model.sample(300, random_state=0)
     assert made.dtypes.equals(table.dtypes)
@@ -195,7 +195,7 @@ def test_files_cannot_hold_other_pairs(model, pairs):
 
 def test_rows_in_files_are_those_in_memory(tmp_path):
     TABLE.to_parquet(tmp_path / "table.parquet")
-    options = {"epochs": 1, "random_state": 0}
+    options = {"hidden_layer_sizes": (8,), "epochs": 1, "random_state": 0}
     streamed = TabFlow(**options).fit_parquet(tmp_path / "table.parquet")
     assert streamed.rules_.repetitions
     assert streamed.sample(30).equals(TabFlow(**options).fit(TABLE).sample(30))
@@ -204,7 +204,7 @@ def test_rows_in_files_are_those_in_memory(tmp_path):
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
 def test_arrays(dtype):
     X = TABLE[["bill", "paid"]].to_numpy(dtype)
-    model = TabFlow((64, 64), epochs=20, random_state=0).fit(X)
+    model = TabFlow((32,), epochs=10, batch_size=50, learning_rate=4e-3, random_state=0).fit(X)
     assert model.rules_.repetitions == {2: (1, 0)}
     made = model.sample(1000, random_state=0)
     assert made.shape == (1000, 2)
@@ -215,21 +215,21 @@ def test_arrays(dtype):
 def test_the_table_is_not_changed():
     table = pd.DataFrame({"x": TABLE["bill"] / 7, "y": TABLE["paid"] / 7})
     before = table.copy(deep=True)
-    TabFlow(epochs=1, random_state=0).fit(table)
+    TabFlow((8,), epochs=1, random_state=0).fit(table)
     assert table.equals(before)
 
 
 def test_columns_of_constraints_and_categories_are_left_out():
     rule = Inequality("paid", "<=", "bill")
-    model = TabFlow(epochs=1, constraints=[rule], random_state=0).fit(TABLE)
+    model = TabFlow((8,), epochs=1, constraints=[rule], random_state=0).fit(TABLE)
     assert [*model.rules_.repetitions.values()] == [("paid_on", "day")]
     made = model.sample(100)
     assert rule.check(made).all()
-    model = TabFlow(epochs=1, constraints=[Unique("bill", "day")], random_state=0).fit(TABLE)
+    model = TabFlow((8,), epochs=1, constraints=[Unique("bill", "day")], random_state=0).fit(TABLE)
     assert len(model.rules_.repetitions) == 2
     assert not model.sample(300).duplicated(["bill", "day"]).any()
     table = TABLE[["bill", "paid"]].assign(paid=TABLE["paid"] // 100, bill=TABLE["bill"] // 100)
-    model = TabFlow(epochs=1, min_frequency=1, random_state=0).fit(table, ["paid"])
+    model = TabFlow((8,), epochs=1, min_frequency=1, random_state=0).fit(table, ["paid"])
     assert model.rules_.repetitions == {}
 
 
@@ -239,10 +239,10 @@ def test_identifiers_are_not_repeated():
     parent = np.where(rng.random(30_000) < 0.2, order, rng.integers(0, 30_000, 30_000))
     table = pd.DataFrame({"order": order, "parent": parent})
     with pytest.warns(UserWarning, match="'order' holds identifiers"):
-        made = TabFlow(epochs=1, random_state=0).fit(table).sample(100)
+        made = TabFlow((8,), epochs=1, random_state=0).fit(table).sample(100)
     assert made["order"].min() >= 30_000
     with pytest.warns(UserWarning, match="'bill' holds identifiers"):
-        model = TabFlow(epochs=1, identifiers=["bill"], random_state=0).fit(TABLE)
+        model = TabFlow((8,), epochs=1, identifiers=["bill"], random_state=0).fit(TABLE)
     made = model.sample(100)
     assert made["bill"].is_unique
     assert share(made, "day", "paid_on") > 0.1
@@ -262,7 +262,7 @@ def test_learned_columns_cannot_be_conditioned_on(model, name):
 
 def test_a_name_that_is_taken_gets_another_one():
     table = TABLE[["bill", "paid"]].assign(**{"paid = bill": 1.5 * np.arange(ROWS)})
-    model = TabFlow(epochs=1, random_state=0).fit(table)
+    model = TabFlow((8,), epochs=1, random_state=0).fit(table)
     assert [*model.rules_.repetitions] == ["paid = bill_"]
     assert list(model.sample(5)) == list(table)
 
