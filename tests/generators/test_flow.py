@@ -270,9 +270,9 @@ def fitted():
     model = TabFlow(
         hidden_layer_sizes=(48, 48),
         n_bins=16,
-        epochs=50,
+        epochs=25,
         batch_size=64,
-        learning_rate=4e-3,
+        learning_rate=8e-3,
         random_state=0,
     )
     return table, model.fit(table)

@@ -139,7 +139,7 @@ HOLES = TABLE.mask(RNG.random(TABLE.shape) < 0.2).assign(same="k")
 
 
 def quick(**params):
-    return TabFlow(hidden_layer_sizes=(32,), random_state=0, **{"epochs": 20, **params})
+    return TabFlow(hidden_layer_sizes=(32,), random_state=0, **{"epochs": 10, **params})
 
 
 @pytest.fixture(scope="module")
@@ -238,6 +238,7 @@ def test_of_many_columns_the_nearest_are_taken(monkeypatch):
 def test_of_other_generators_draws_are_averaged():
     tiny = TVAE(epochs=1, compress_dims=(8,), decompress_dims=(8,), random_state=0)
     none, twenty = (
-        TabFlowImputer(tiny, n_draws=n, random_state=0).fit_transform(HOLES) for n in (None, 20)
+        TabFlowImputer(tiny, n_draws=n, random_state=0).fit_transform(HOLES[:80])
+        for n in (None, 20)
     )
     pd.testing.assert_frame_equal(none, twenty)

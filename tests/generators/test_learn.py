@@ -24,8 +24,8 @@ RARE["x"] = np.where(RARE["first"] == "a", 10.0, -10.0) + RNG.normal(0, 1, N)
 @pytest.fixture(scope="module")
 def gan():
     return CTGAN(
-        epochs=60, batch_size=100, generator_dim=(64, 64), discriminator_dim=(64, 64),
-        generator_lr=1e-3, discriminator_lr=1e-3, embedding_dim=16, random_state=0,
+        epochs=30, batch_size=100, generator_dim=(64, 64), discriminator_dim=(64, 64),
+        generator_lr=2e-3, discriminator_lr=2e-3, embedding_dim=16, random_state=0,
     ).fit(RARE)  # fmt: skip
 
 

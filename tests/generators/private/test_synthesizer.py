@@ -384,9 +384,9 @@ def test_columns_of_missing_cells_and_of_one_value():
     assert list(model.sample(5)) == ["x", "c", "b"]
 
 
-def test_ten_thousand_categories():
-    X = pd.DataFrame({"c": RNG.integers(0, 10_000, 2000).astype(str), "b": RNG.random(2000) < 0.5})
-    names = [str(i) for i in range(10_000)]
+def test_thousands_of_categories():
+    X = pd.DataFrame({"c": RNG.integers(0, 4_000, 2000).astype(str), "b": RNG.random(2000) < 0.5})
+    names = [str(i) for i in range(4_000)]
     model = make(bounds=None, categories={"c": names}, n_components=5).fit(X)
     rows = model.sample(100)
     assert set(rows["c"]) <= set(names)
