@@ -22,11 +22,11 @@ ALLOWED = {
     "_openmp": set(),
     "core": {"_version"},
     "activations": {"core"},
-    "datasets": {"core"},
+    "preprocessing": {"core"},
+    "datasets": {"core", "preprocessing"},  # columns of amounts in files
     "constructions": {"activations", "datasets"},  # formulas are parsed there
     "_model_files": {"core", "activations", "constructions", "_version"},
     "mlflow": {"_model_files", "_version"},
-    "preprocessing": {"core"},
     "nn": {"activations", "core"},
     "training": {"nn", "core"},
     "estimators": _NETS,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
 
-    from combutab.cli._files import FileFormat
+    from combutab.datasets.formats import FileFormat
     from combutab.model_selection import ActivationComparison, ComparisonPlan
 
 FILES = (
@@ -217,7 +217,7 @@ def _default_data(options: CompareOptions) -> list[_DataSet]:
     import pandas as pd
     from sklearn.datasets import load_breast_cancer, make_friedman2
 
-    from combutab.cli import _files
+    from combutab.datasets.formats import FileFormat
 
     wdbc = load_breast_cancer(as_frame=True)
     labels = wdbc.target.map(dict(enumerate(wdbc.target_names)))
@@ -225,8 +225,8 @@ def _default_data(options: CompareOptions) -> list[_DataSet]:
     columns = ["resistance", "angular frequency", "inductance", "capacitance"]
     X = pd.DataFrame(circuits, columns=columns)
     return [
-        _DataSet("wdbc", wdbc.data, labels, _files.FileFormat()),
-        _DataSet("impedance", X, pd.Series(impedance, name="impedance"), _files.FileFormat()),
+        _DataSet("wdbc", wdbc.data, labels, FileFormat()),
+        _DataSet("impedance", X, pd.Series(impedance, name="impedance"), FileFormat()),
     ]
 
 

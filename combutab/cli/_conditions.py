@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 
 from combutab.cli._console import UserError, refusals, warn
-from combutab.cli._files import FileFormat
 from combutab.cli._options import CONDITION_FORMS, RowOptions, split_condition
 from combutab.core.dates import write_dates
 from combutab.core.text import known_instead
+from combutab.datasets.formats import FileFormat
 from combutab.generators import check_conditions
 from combutab.generators.conditions import on_clocks, read_conditions
 from combutab.generators.shares import read_shares

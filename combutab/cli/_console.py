@@ -40,6 +40,7 @@ _ADVICE = {
     r"\bpass its encoding, such as encoding='shift_jis', 'gbk' or 'cp1251'": (
         "give its encoding, such as --encoding shift_jis, gbk or cp1251"
     ),
+    r"\bthousands='(.)'": r"--thousands \1",
     r"\b(encoding|sep|sheet)=('.+?'|\".+?\")": r"--\1 \2",
     r"\bheader_row=(\d+)": r"--header-row \1",
     r"\bnot_missing=\[(.+?)\]": r"--not-missing \1",

@@ -25,7 +25,7 @@ from combutab.core.metrics import choose_metric
 if TYPE_CHECKING:
     import pandas as pd
 
-    from combutab.cli._files import FileFormat
+    from combutab.datasets.formats import FileFormat
     from combutab.reports import SyntheticEvaluation
 
 _ROLES = {"real": "REAL", "synthetic": "SYNTHETIC", "test": "--test"}

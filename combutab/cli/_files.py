@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import codecs
 import os
 import re
 import shlex
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -26,39 +25,22 @@ from combutab.cli._options import (
     find_targets,
     is_text_file,
 )
-from combutab.core.dates import (
-    DATE_FORMATS,
-    DAY_FORMATS,
-    find_date_format,
-    offsets_differ,
-    read_dates,
-    write_dates,
-)
 from combutab.core.files import (
-    Field,
-    check_fields,
-    choice,
-    nullable,
-    optional,
     read_model,
     whole_file,
     write_model,
 )
-from combutab.core.progress import interrupts_first
-from combutab.core.text import no_column
-from combutab.core.textfile import EXCEL, SEPARATORS, Reading, TableError
-from combutab.datasets.tables import TableFile
+from combutab.core.text import MAX_NAMES, list_names, no_column
+from combutab.core.textfile import SEPARATORS, Reading
+from combutab.datasets.formats import FileFormat, as_parquet, as_written, read_with_format
 from combutab.preprocessing import (
-    ColumnKind,
     OddColumn,
     TargetError,
-    column_kind,
     infer_task,
     odd_columns,
     read_numbers,
 )
-from combutab.preprocessing.amounts import Amounts, amounts_in, as_numbers, choose_marks
-from combutab.preprocessing.amounts import Form as AmountForm
+from combutab.preprocessing.amounts import Amounts
 
 
 def leave_out(
@@ -95,8 +77,6 @@ def leave_out(
 
 # ---- The format in which a table's file is read, and hints on its odd columns --------------------
 
-ZERO_FIRST = r"^\s*[+-]?0\d"  # a leading zero, which a number would lose
-_MAX_NAMES = 5  # number of columns that a hint names
 _QUOTED = re.compile(r"(?<!\w)(?:'([^']+)'|\"([^\"]+)\")")
 _OF_TARGETS = ("missing code", "missing mark", "truth values")
 _REMEDIES = {
@@ -185,7 +165,7 @@ def _odd_remedy(kind: str, names: list[str], reading: Reading, mark: str) -> str
 def _mark_of(odd_column: OddColumn, column: pd.Series) -> str:
     """Find the value of the option that would read a column correctly, or return ""."""
     if odd_column.kind == "thousands":
-        values = Amounts.split(_present_texts(column))
+        values = Amounts.split(column.dropna().drop_duplicates().str.strip())
         decimals = {",": ".", ".": ","}
         pairs = {m: values and values.choose(decimals.get(m, ""), m) for m in ",. '"}
         marks = [m for m, pair in pairs.items() if pair and pair[1]]
@@ -200,7 +180,7 @@ def _mark_of(odd_column: OddColumn, column: pd.Series) -> str:
 
 
 def _drop_words(names: list[str]) -> str:
-    if len(names) > _MAX_NAMES or any("," in name for name in names[1:]):
+    if len(names) > MAX_NAMES or any("," in name for name in names[1:]):
         return "leave them out with --drop"
     pronoun = "it" if len(names) == 1 else "them"
     return f"leave {pronoun} out with --drop {shlex.quote(','.join(names))}"
@@ -249,62 +229,8 @@ def _target_remedy(error: TargetError, data: Path, reading: Reading) -> str:
 
 # ---- The format of a table: dates, booleans, numbers ---------------------------------------------
 
-# Text that may be a formula (not a number), and text that certainly is a formula
-_FORMULA = re.compile(r"[=@＝＠\t\r\n]|[-+－＋](?![\d.,\s]*$)")
+# Text that certainly is a formula
 _CALL = re.compile(r"[=@＝＠\t\r]|[-+－＋].*[(|!]")
-
-
-@dataclass
-class FileFormat:
-    """The format of the values in a file. The keys of each mapping are column names as text.
-
-    ``dates`` maps each column of dates to its format, if a text file writes the dates differently
-    from pandas, or a Parquet file has no time of day. ``truth`` holds the words for false and true.
-    ``amounts`` says how numbers are written that have a unit, or other marks than the rest of the
-    file. ``sep`` and ``decimal`` are set if a text file does not use the usual ones. ``encoding``
-    is that of the file that was read; files are always written as UTF-8. If ``guarded``, a text
-    file has a ``'`` before text that a spreadsheet would run as a formula. ``header_row``,
-    ``sheet``, ``missing``, ``not_missing`` and ``value_marks`` are those of the `Reading`.
-    """
-
-    dates: dict[str, str] = field(default_factory=dict)
-    truth: dict[str, list[str]] = field(default_factory=dict)
-    sep: str | None = None
-    decimal: str = "."
-    guarded: bool = False
-    encoding: str = "utf-8"
-    amounts: dict[str, AmountForm] = field(default_factory=dict)
-    header_row: int | None = None
-    sheet: str | None = None
-    missing: list[str] = field(default_factory=list)
-    not_missing: list[str] = field(default_factory=list)
-    value_marks: dict[str, list[str]] = field(default_factory=dict)
-
-    def reading_of(self, path: Path) -> Reading:
-        """Return the settings that read a file in the same way as the table of this format."""
-        is_text = is_text_file(path)
-        return Reading(
-            sep=self.sep or (SEPARATORS[ending(path)] if is_text else None),
-            decimal=self.decimal,
-            encoding=self.encoding,
-            header_row=None if path.name.lower().endswith(".parquet") else self.header_row,
-            sheet=self.sheet if path.name.lower().endswith(EXCEL) else None,
-            missing=tuple(self.missing),
-            not_missing=tuple(self.not_missing),
-            value_marks=self.value_marks,
-        )
-
-    @classmethod
-    def from_json(cls, value: Any) -> FileFormat:
-        """Check and load the format in a model file, which may come from an untrusted source.
-
-        Raises ValueError if ``read_file`` could not have returned this format.
-        """
-        check_fields(value, _FORMAT, "the format of the table")
-        amounts = value.get("amounts", {}).items()
-        return cls(
-            **{**value, "amounts": {name: AmountForm.from_json(form) for name, form in amounts}}
-        )
 
 
 def column_of_split(X: pd.DataFrame, split: str) -> tuple[str, Any]:
@@ -338,388 +264,17 @@ def column_of_split(X: pd.DataFrame, split: str) -> tuple[str, Any]:
     return method, column
 
 
-def _is_encoding(name: Any) -> bool:
-    try:
-        return bool(codecs.lookup(name))
-    except (LookupError, TypeError):
-        return False
-
-
-def _are_texts(value: Any) -> bool:
-    return type(value) is list and all(type(text) is str for text in value)
-
-
-_FORMAT = {
-    "dates": Field(
-        "known forms of dates", lambda v: type(v) is dict and set(v.values()) <= set(DATE_FORMATS)
-    ),
-    "truth": Field(
-        "two words each for false and true",
-        lambda v: (
-            type(v) is dict
-            and all(
-                type(words) is list and list(map(type, words)) == [str, str] for words in v.values()
-            )
-        ),
-    ),
-    "sep": nullable(Field("a separator", lambda v: type(v) is str and v != "")),
-    "decimal": choice(".", ","),
-    "guarded": choice(True, False),
-    "encoding": Field("a known encoding", _is_encoding),
-    "amounts": optional(Field("forms by column", lambda v: type(v) is dict)),
-    "header_row": optional(nullable(Field("a line", lambda v: type(v) is int and v > 0))),
-    "sheet": optional(nullable(Field("a name", lambda v: type(v) is str))),
-    "missing": optional(Field("a list of texts", _are_texts)),
-    "not_missing": optional(Field("a list of texts", _are_texts)),
-    "value_marks": optional(
-        Field("texts by column", lambda v: type(v) is dict and all(map(_are_texts, v.values())))
-    ),
-}
-
-
 # ---- reading -----------------------------------------------------------------------------------
 
 
 def read_file(
     path: Path, reading: Reading, like: FileFormat | None = None
 ) -> tuple[pd.DataFrame, FileFormat]:
-    """Read a table as ``combutab.datasets.read_table`` does, and the format of its values.
-
-    In a text file, a column holds
-
-    - dates, if all its values are dates in one format (year first, or day or month first if the
-      values are unambiguous), with or without a time;
-    - integers, also if some are missing;
-    - numbers, if all its values are amounts in one format, such as ``1.507,67 €``;
-    - text, if its numbers have leading zeros that would be lost (``00501``).
-
-    If neither the options nor the values determine a part of the format, it is taken from ``like``,
-    the format of a table that was read before. A hint is printed if the file is not UTF-8 with the
-    usual separator and decimal point.
-
-    Raises TableError as ``read_table`` does, and if the library for Parquet or Excel is missing.
-    """
-    file = _open_table(path, reading, like)
-    try:
-        with interrupts_first():  # pandas reports Ctrl-C as a broken file
-            table = file.table()
-    except ImportError as error:  # the message names the package to install
-        raise TableError(str(error)) from error
-    for note in file.notes:
+    """Read a table and the format of its values, and print notes on them."""
+    table, forms, notes = read_with_format(path, reading, like)
+    for note in notes:
         hint(f"{path.name}: {with_options(note)}")
-    if path.name.lower().endswith(".parquet"):
-        table, forms = _set_parquet_dtypes(table, path)
-    else:
-        forms = FileFormat(header_row=file.reading.header_row, sheet=file.reading.sheet)
-    forms.missing, forms.not_missing = list(file.reading.missing), list(file.reading.not_missing)
-    forms.value_marks = file.value_marks
-    if file.is_text:
-        table, utc_columns = _convert_columns(table, file, forms, like)
-        description = _describe_format(reading, forms, SEPARATORS[ending(path)], utc_columns)
-    elif path.name.lower().endswith(EXCEL):  # whose cells have types
-        table = _convert_workbook_amounts(table.apply(_to_integers), forms, file.reading, like)
-        description = _describe_format(reading, forms, "")
-    else:
-        description = ""
-    if description:
-        hint(f"{path.name}: read {description}")
     return table, forms
-
-
-def _open_table(path: Path, reading: Reading, like: FileFormat | None) -> TableFile:
-    """Open a file with the settings of the options, and otherwise those of ``like``."""
-    if reading.decimal is None and reading.thousands in (".", ","):
-        reading = replace(reading, decimal={".": ",", ",": "."}[reading.thousands])
-    if like is None:
-        return TableFile(path, reading)
-    known_reading = like.reading_of(path)
-    reading = replace(
-        reading,
-        header_row=reading.header_row or known_reading.header_row,
-        sheet=reading.sheet or known_reading.sheet,
-        missing=tuple(dict.fromkeys((*reading.missing, *known_reading.missing))),
-        not_missing=tuple(dict.fromkeys((*reading.not_missing, *known_reading.not_missing))),
-        value_marks=known_reading.value_marks,
-    )
-    return TableFile(path, reading, known_reading)
-
-
-def _convert_columns(
-    table: pd.DataFrame, file: TableFile, forms: FileFormat, like: FileFormat | None
-) -> tuple[pd.DataFrame, list[str]]:
-    """Convert the columns of a text file by their cells; also list the date columns in UTC.
-
-    ``forms`` stores how the cells are written.
-    """
-    usual_sep, reading = SEPARATORS[ending(file.path)], file.reading
-    forms.sep = None if reading.sep == usual_sep else reading.sep
-    forms.decimal = reading.decimal or "."
-    forms.encoding = reading.encoding or "utf-8"
-    positions = [j for j in range(table.shape[1]) if _loses_form(table.iloc[:, j])]
-    cells = file.cells(positions) if positions else pd.DataFrame(index=table.index)
-
-    def convert(name: str, column: pd.Series) -> pd.Series:
-        return _convert_column(column, cells[name], name, forms) if name in cells else column
-
-    table = _change_columns(table, convert)
-    zoned_columns = [name for name, form in forms.dates.items() if "%z" in form]
-    utc_columns = [name for name in zoned_columns if offsets_differ(cells[name])]
-    return _convert_amounts(table, cells, forms, file, like), utc_columns
-
-
-def _present_texts(cells: pd.Series) -> pd.Series:
-    return cells.dropna().drop_duplicates().str.strip()
-
-
-# ---- Numbers: decimal marks, marks between thousands, and units ----------------------------------
-
-_FEW_NUMBERS = 100  # up to so few distinct numbers, 1.1 and 1.10 may be two versions
-
-
-def _convert_amounts(
-    table: pd.DataFrame,
-    cells: pd.DataFrame,
-    forms: FileFormat,
-    file: TableFile,
-    like: FileFormat | None,
-) -> pd.DataFrame:
-    """Convert amounts in text to numbers; ``forms`` stores their format and the decimal mark."""
-    sep, decimal, thousands = (
-        getattr(file.reading, name) or "" for name in ("sep", "decimal", "thousands")
-    )
-    amounts: dict[str, Amounts] = {}
-    for name in map(str, cells):
-        if column_kind(table[name]) == ColumnKind.TEXT:
-            values = Amounts.split(_present_texts(cells[name]))
-            amounts |= {} if values is None else {name: values}
-    # in a file with commas as separators, points are usually decimal points
-    any_float = not decimal and bool(amounts or sep != "," or like is not None)
-    float_positions = [
-        position for position, name in enumerate(table) if _may_be_misread(table[name], any_float)
-    ]
-    cells = cells.join(file.cells(float_positions).drop(columns=cells.columns, errors="ignore"))
-    has_point = False
-    for name in map(str, table.columns[float_positions]):
-        texts = _present_texts(cells[name])
-        _hint_at_merged(name, texts)
-        values = Amounts.split(texts) if not decimal else None
-        is_known = like is not None and name in like.amounts
-        if values is not None and (is_known or len(values.marks) > 1):
-            amounts[name] = values
-        else:
-            has_point |= bool(texts.str.contains(".", regex=False).any())
-    known_marks = _known_marks(amounts, like)
-    clear_decimals = {
-        values.decimal
-        for name, values in amounts.items()
-        if name not in known_marks and not values.is_list(sep)
-    }
-    clear_decimals = (clear_decimals | ({"."} if has_point and not decimal else set())) - {""}
-    if not decimal and len(clear_decimals) == 1:
-        decimal = clear_decimals.pop()
-    elif not decimal and like is not None:
-        decimal = like.decimal
-    elif not decimal and not clear_decimals and sep == ",":
-        decimal = "."
-    forms.decimal = decimal or "."
-    _hint_at_points(table, amounts, known_marks, decimal, sep)
-    for name, values in amounts.items():
-        if name in known_marks:
-            marks: tuple[str, str] | None = known_marks[name]
-        elif values.is_list(sep) and decimal != ",":
-            continue
-        else:
-            marks = None if file.reading.decimal else values.choose("", thousands)
-            marks = marks or values.choose(decimal, thousands)
-        if marks is None or (types.is_float_dtype(table[name].dtype) and marks == (".", "")):
-            continue
-        table[name] = as_numbers(cells[name], values.numbers(*marks))
-        _note_form(forms, name, values.form(*marks))
-    return table
-
-
-def _may_be_misread(column: pd.Series, any_float: bool) -> bool:
-    """Tell whether pandas may have read other numbers than the cells of a column hold."""
-    if not types.is_float_dtype(column.dtype) or column.isna().all():
-        return False
-    return any_float or column.nunique() <= _FEW_NUMBERS or bool((column.dropna() % 1 == 0).all())
-
-
-def _known_marks(
-    amounts: dict[str, Amounts], like: FileFormat | None
-) -> dict[str, tuple[str, str]]:
-    """Find the marks of columns that are written as in ``like``, a format that was read before."""
-    known_marks = {}
-    for name, values in amounts.items():
-        form = None if like is None else like.amounts.get(name)
-        if form is not None and form.read(values.parts) is not None:
-            known_marks[name] = form.decimal, form.thousands
-    return known_marks
-
-
-def _hint_at_points(
-    table: pd.DataFrame,
-    amounts: dict[str, Amounts],
-    known_marks: Collection[str],
-    decimal: str,
-    sep: str,
-) -> None:
-    """Name the columns of numbers such as 1.234 in which the meaning of the point is unclear."""
-    unclear_columns = [
-        name
-        for name in amounts
-        if name not in known_marks and types.is_float_dtype(table[name].dtype)
-    ]
-    if unclear_columns and not decimal and sep != ",":
-        example = next(iter(amounts[unclear_columns[0]].parts))
-        hint(
-            f"{list_names(unclear_columns)}: points are read as decimal points, as in {example}; "
-            "use --thousands . to read them as thousands separators"
-        )
-
-
-def _hint_at_merged(name: str, texts: pd.Series) -> None:
-    """Print a hint if texts of a column become the same number, or a code becomes a number."""
-    codes = texts[texts.str.fullmatch(r"\d+[eE]\d+")]
-    if len(codes):
-        hint(
-            f"{name!r} is read as numbers, {codes.iloc[0]} as {float(codes.iloc[0]):.15g}; if "
-            "these are codes, write them so that they are no numbers, such as with a letter in "
-            "front"
-        )
-    with_zero = texts[texts.str.fullmatch(r"[+-]?\d*\.\d*[1-9]0+")]
-    merged = with_zero[with_zero.str.rstrip("0").isin(texts)]
-    if len(merged):
-        text = merged.iloc[0].rstrip("0")
-        hint(
-            f"{name!r} is read as numbers, {text} and {merged.iloc[0]} as the same one; if these "
-            "are versions or codes, write them with a letter in front"
-        )
-
-
-def _convert_workbook_amounts(
-    table: pd.DataFrame, forms: FileFormat, reading: Reading, like: FileFormat | None
-) -> pd.DataFrame:
-    """Convert amounts in a workbook's text to numbers; ``forms`` stores their format."""
-    amounts = {name: values for name in table if (values := amounts_in(table[name])) is not None}
-    converted = choose_marks(amounts, reading.decimal or "", reading.thousands or "")
-    for name, values in amounts.items():
-        known_form = None if like is None else like.amounts.get(str(name))
-        if known_form is not None and known_form.read(values.parts) is not None:
-            converted[name] = (known_form.decimal, known_form.thousands), values
-    for name, (marks, values) in converted.items():
-        table[name] = as_numbers(table[name], values.numbers(*marks))
-        _note_form(forms, str(name), values.form(*marks))
-    return table
-
-
-def _note_form(forms: FileFormat, name: str, form: AmountForm) -> None:
-    """Store how the numbers of a column are written, if they differ from the rest of the file."""
-    if form.unit or form.thousands or form.decimal not in ("", forms.decimal) or not form.plain:
-        forms.amounts[name] = form
-
-
-def _describe_format(
-    reading: Reading, forms: FileFormat, usual_sep: str, utc_columns: Sequence[str] = ()
-) -> str:
-    """Describe the detected properties of a file's format that are not the usual ones."""
-    thousands_marks = dict.fromkeys(
-        "' '" if form.thousands.isspace() else repr(form.thousands)
-        for form in forms.amounts.values()
-        if form.thousands
-    )
-    sep = forms.sep or usual_sep
-    are_detected = {
-        f"separator {sep!r}": reading.sep is None and forms.sep,
-        f"decimal {forms.decimal!r}": reading.decimal is None and forms.decimal != ".",
-        f"thousands {' and '.join(thousands_marks)}": reading.thousands is None and thousands_marks,
-        f"encoding {forms.encoding}": reading.encoding is None and forms.encoding != "utf-8",
-    }
-    details = [detail for detail, is_detected in are_detected.items() if is_detected]
-    units: dict[str, list[str]] = {}
-    for name, form in forms.amounts.items():
-        units.setdefault(form.unit, []).append(name)
-    column_phrases = [
-        f"{list_names(names)} as numbers in {unit}" for unit, names in units.items() if unit
-    ]
-    if utc_columns:
-        column_phrases.append(
-            f"{list_names(utc_columns)} in UTC, because the time zone offsets differ"
-        )
-    detected_format = f"with {', '.join(details)}" if details else ""
-    return "; ".join(phrase for phrase in (detected_format, ", ".join(column_phrases)) if phrase)
-
-
-def _change_columns(
-    table: pd.DataFrame, change: Callable[[str, pd.Series], pd.Series]
-) -> pd.DataFrame:
-    """Apply ``change`` to each column; it is called with the column's name as text."""
-    columns = {j: change(str(name), table.iloc[:, j]) for j, name in enumerate(table.columns)}
-    changed_table = pd.DataFrame(columns)
-    changed_table.columns = table.columns  # names may be other values than text
-    return changed_table
-
-
-def _loses_form(column: pd.Series) -> bool:
-    """Tell whether the text of a column may be lost in the values that pandas has read."""
-    may_be_integers = types.is_float_dtype(column.dtype) and column.isna().any()
-    return bool(not types.is_float_dtype(column.dtype) or may_be_integers)
-
-
-def _convert_column(column: pd.Series, cells: pd.Series, name: str, forms: FileFormat) -> pd.Series:
-    """Convert a column to a better dtype if its cells allow; ``forms`` stores their format."""
-    present_texts = _present_texts(cells)
-    if present_texts.empty:
-        return column
-    if column_kind(column) == ColumnKind.BOOL:
-        words = {cell.casefold(): cell for cell in present_texts}
-        forms.truth[name] = [words.get("false", "False"), words.get("true", "True")]
-        return column
-    if types.is_numeric_dtype(column.dtype):
-        if present_texts.str.contains(ZERO_FIRST, regex=True).any():
-            return cells
-        if types.is_float_dtype(column.dtype) and present_texts.str.fullmatch(r"[+-]?\d+").all():
-            try:
-                return cells.astype("Int64")
-            except (TypeError, ValueError, OverflowError):  # beyond 64 bits
-                return column
-        return column
-    date_format = (
-        find_date_format(present_texts) if types.is_string_dtype(present_texts.dtype) else None
-    )
-    if date_format is None:
-        return column
-    forms.dates[name] = date_format
-    return read_dates(cells, date_format)
-
-
-def _to_integers(column: pd.Series) -> pd.Series:
-    """Convert integers with missing values, which pandas reads as floats, to integers."""
-    if column.dtype.kind == "f" and column.isna().any() and (column.dropna() % 1 == 0).all():
-        return column.astype("Int64")
-    return column
-
-
-def _set_parquet_dtypes(table: pd.DataFrame, path: Path) -> tuple[pd.DataFrame, FileFormat]:
-    """Convert the columns of a Parquet file to dtypes that a generator recognizes."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    schema = {field.name: field.type for field in pq.read_schema(path)}
-    forms = FileFormat()
-
-    def convert(name: str, column: pd.Series) -> pd.Series:
-        inferred_type = types.infer_dtype(column, skipna=True) if column.dtype == object else ""
-        if inferred_type == "date":
-            forms.dates[name] = "%Y-%m-%d"
-            return pd.to_datetime(column)
-        if inferred_type == "decimal":
-            return column.astype(float)
-        if column.dtype.kind == "f" and pa.types.is_integer(schema.get(name, pa.null())):
-            return column.astype("Int64")  # pandas reads integers with missing values as floats
-        return column
-
-    return _change_columns(table, convert), forms
 
 
 # ---- writing -----------------------------------------------------------------------------------
@@ -742,27 +297,12 @@ def write_table(table: pd.DataFrame, forms: FileFormat, path: Path) -> None:
     suffix = ending(path)
     gzip_options: Any = {"method": "gzip", "mtime": 0}
 
-    def as_text(name: str, column: pd.Series) -> pd.Series:
-        is_date = types.is_datetime64_any_dtype(column.dtype)
-        if name in forms.amounts and types.is_numeric_dtype(column.dtype):
-            return column.astype(object).map(forms.amounts[name].write, na_action="ignore")
-        if name in forms.dates and is_date:
-            column = write_dates(column, forms.dates[name])
-        elif name in forms.truth:
-            column = column.map(dict(zip((False, True), forms.truth[name], strict=True)))
-        if not forms.guarded or is_date or types.is_numeric_dtype(column.dtype):
-            return column
-        return column.astype(object).map(_guard, na_action="ignore")
-
     def write(file: Any) -> None:
         if suffix == ".parquet":
             # the RangeIndex is kept: without an index, column names would become text
             as_parquet(table, forms).to_parquet(file)
             return
-        rewritten = _change_columns(table, as_text)
-        if forms.guarded:
-            rewritten = rewritten.rename(columns=_guard)
-        rewritten.to_csv(
+        as_written(table, forms).to_csv(
             file,
             sep=(suffix.startswith(".csv") and forms.sep) or SEPARATORS[suffix],
             decimal=forms.decimal,
@@ -785,18 +325,6 @@ def _print_rows(write: Callable[[Any], None]) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def as_parquet(table: pd.DataFrame, forms: FileFormat) -> pd.DataFrame:
-    """Convert columns of days to dates without a time of day, as Parquet files hold them."""
-
-    def as_day(name: str, column: pd.Series) -> pd.Series:
-        is_day = forms.dates.get(name) in DAY_FORMATS and types.is_datetime64_any_dtype(
-            column.dtype
-        )
-        return column.dt.date if is_day else column
-
-    return _change_columns(table, as_day)
-
-
 def hint_at_formulas(table: pd.DataFrame, forms: FileFormat, out: Path) -> None:
     """Name the columns whose names or text a spreadsheet would run as formulas."""
     if forms.guarded or ending(out) == ".parquet":
@@ -811,20 +339,6 @@ def hint_at_formulas(table: pd.DataFrame, forms: FileFormat, out: Path) -> None:
             f"a spreadsheet that opens {out} would run text of {list_names(formulas)} as formulas; "
             "use --guard-formulas to write a ' before it"
         )
-
-
-def _guard(value: Any) -> Any:
-    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
-
-
-def list_names(names: Sequence[str]) -> str:
-    """Quote the first column names of a list.
-
-    >>> list_names(["a", "b"]), list_names(list("abcdefg"))
-    ("'a', 'b'", "'a', 'b', 'c', 'd', 'e' and 2 more")
-    """
-    remainder = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-    return f"{', '.join(map(repr, names[:_MAX_NAMES]))}{remainder}"
 
 
 # ---- Model files, which also store the format of their table -------------------------------------

@@ -26,7 +26,7 @@ from combutab.cli._console import (
     refusals,
     spinner,
 )
-from combutab.core.text import counted, known_instead
+from combutab.core.text import counted, known_instead, list_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-    from combutab.cli._files import FileFormat
+    from combutab.datasets.formats import FileFormat
     from combutab.evaluation import PredictionScores
 
 _MODELS = {"mlp": "MLP", "pack": "Pack", "tabm": "TabM"}  # prefixes of the estimators' names
@@ -167,12 +167,11 @@ def fit(options: FitOptions) -> None:
     settings = _read_settings(options.settings or ())
     data = _read_fit_data(options)
 
-    from combutab.cli import _files
     from combutab.core.device import resolve_device
 
     estimator = _build_estimator(options, model, settings, data)
     split = _split_rows(estimator, data.X, options.split)
-    names = _files.list_names(data.targets)
+    names = list_names(data.targets)
     echo_on_terminal(
         f"{options.data.name}: {counted(len(split.X), 'row')}, {data.task} of {names} by "
         f"{counted(split.X.shape[1], 'column')} with {model}, on {resolve_device(options.device)}"

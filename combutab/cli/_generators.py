@@ -16,10 +16,7 @@ from pandas.api import types
 from combutab.cli._conditions import parse_conditions, parse_shares
 from combutab.cli._console import UserError, echo_on_terminal, own_warnings, refusals, spinner
 from combutab.cli._files import (
-    FileFormat,
-    as_parquet,
     known_model,
-    list_names,
     load_with_format,
     save_with_format,
     write_table,
@@ -35,7 +32,8 @@ from combutab.cli._options import (
     read_frequency,
 )
 from combutab.core.state import unpack
-from combutab.core.text import counted, describe_generator
+from combutab.core.text import counted, describe_generator, list_names
+from combutab.datasets.formats import FileFormat, as_parquet
 from combutab.generators import (
     ShortfallError,
     find_generators,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from combutab.cli import _options
 from combutab.cli._console import UserError, echo_on_terminal, refusals, spinner, warn
-from combutab.core.text import counted
+from combutab.core.text import counted, list_names
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -120,7 +120,6 @@ def _check_impute_options(options: ImputeOptions, paths: list[Path]) -> None:
 
 
 def _fill(generator: Any, table: pd.DataFrame, n_draws: int, seed: int) -> list[pd.DataFrame]:
-    from combutab.cli import _files
 
     with spinner("Filling cells"), refusals():
         imputed = generator.impute(table, n_draws=n_draws, random_state=seed)
@@ -129,7 +128,7 @@ def _fill(generator: Any, table: pd.DataFrame, n_draws: int, seed: int) -> list[
     if n_missing.any():
         names = [str(name) for name in n_missing.index[n_missing > 0]]
         warn(
-            f"{n_missing.sum():,} cells of {_files.list_names(names)} are still missing, "
+            f"{n_missing.sum():,} cells of {list_names(names)} are still missing, "
             "because the generator has no values for them"
         )
     return tables

@@ -24,7 +24,7 @@ import typer
 from combutab.cli._console import UserError
 from combutab.core.metrics import METRICS, metric_names
 from combutab.core.text import no_column, parse_seconds
-from combutab.core.textfile import SEPARATORS, Reading
+from combutab.core.textfile import SEPARATORS, Reading, usual_separator
 
 GENERATORS = ["ctgan", "tabflow", "tvae"]  # of combutab.generators, which takes seconds to import
 Options = TypeVar("Options")
@@ -543,7 +543,7 @@ def split_condition(option: str, text: str, columns: Iterable[Any]) -> tuple[str
 
 def is_text_file(path: Path) -> bool:
     """Tell from the file name whether a file is a text file, to which --decimal and --sep apply."""
-    return path.name.lower().endswith(tuple(SEPARATORS))
+    return usual_separator(path) is not None
 
 
 def ending(path: Path) -> str:

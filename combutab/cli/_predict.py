@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-    from combutab.cli._files import FileFormat, Targets
+    from combutab.cli._files import Targets
+    from combutab.datasets.formats import FileFormat
     from combutab.datasets.tables import TableFile
     from combutab.preprocessing import TableEncoder
 
@@ -163,13 +164,13 @@ def _prediction_table(
 
 def _format_of_predictions(data: ModelData, predictions: pd.DataFrame) -> FileFormat:
     """Return the format of the table of new rows, with the model's words for true and false."""
-    from combutab.cli import _files
+    from combutab.datasets.formats import FileFormat
 
     name = predictions.columns[0]
     words = data.forms.truth.get(data.target) if isinstance(data.target, str) else None
     forms = data.table_forms
     sep = data.forms.sep if forms.decimal == data.forms.decimal else None
-    return _files.FileFormat(
+    return FileFormat(
         truth={str(name): words} if words and predictions[name].dtype.kind == "b" else {},
         sep=forms.sep or sep,
         decimal=forms.decimal,

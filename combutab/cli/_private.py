@@ -16,7 +16,7 @@ from combutab.core.text import counted
 if TYPE_CHECKING:
     import pandas as pd
 
-    from combutab.cli._files import FileFormat
+    from combutab.datasets.formats import FileFormat
 
 _LOOKS = "reads rows without noise, which breaks the guarantee of --epsilon; leave it out"
 _UNUSED = "has no effect with --epsilon; leave it out"

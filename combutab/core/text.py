@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral
 from typing import Any
+
+MAX_NAMES = 5  # number of columns that a message names
 
 # ---- Suggestions in errors: known names that are similar to an unknown one -----------------------
 
@@ -204,3 +206,13 @@ def describe_generator(
         guarantee = f"guaranteed, epsilon={fitted['epsilon_']:g}, delta={fitted['delta_']:g}"
     facts = {"Generator": f"{kind} of combutab {version}", "Differential privacy": guarantee}
     return facts | {str(name): str(value) for name, value in params.items()}
+
+
+def list_names(names: Sequence[str]) -> str:
+    """Quote the first column names of a list.
+
+    >>> list_names(["a", "b"]), list_names(list("abcdefg"))
+    ("'a', 'b'", "'a', 'b', 'c', 'd', 'e' and 2 more")
+    """
+    remainder = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    return f"{', '.join(map(repr, names[:MAX_NAMES]))}{remainder}"

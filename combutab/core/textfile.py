@@ -94,6 +94,12 @@ def extension_of(path: Path) -> str:
     )
 
 
+def usual_separator(path: Path) -> str | None:
+    """Find the separator of a text file by its ending; None for other files."""
+    name = path.name.lower()
+    return next((SEPARATORS[ending] for ending in SEPARATORS if name.endswith(ending)), None)
+
+
 def check_separator(sep: str) -> str:
     """Return a separator; raises TableError if it cannot be one."""
     if len(sep) != 1 or sep.isalnum() or sep in "\"'\r\n\0.+-_":

@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from combutab.core.text import counted, one_line
+from combutab.core.text import counted, list_names, one_line
 from combutab.core.textfile import (
     EXCEL,
     SEPARATORS,
@@ -37,7 +37,6 @@ _MIN_CODES = 2  # number of other values that are codes of the same form as a ma
 _MAX_CODE_LENGTH = 4
 _MIN_SHARE_OF_WORDS = 0.5  # share of values that begin with a letter, in a column of words
 _N_FIRST_ROWS = 200  # rows that are searched for the header
-_MAX_NAMES = 5  # number of columns that a note names
 
 
 class TableFile:
@@ -333,12 +332,7 @@ def _restore_values(column: pd.Series, cells: pd.Series, marks: list[str]) -> An
 
 
 def _describe_mark(mark: str, is_value: bool, columns: dict[str, int]) -> str:
-    names = list(columns)
-    remainder = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-    location = (
-        f"{', '.join(map(repr, names[:_MAX_NAMES]))}{remainder} "
-        f"({counted(sum(columns.values()), 'row')})"
-    )
+    location = f"{list_names([*columns])} ({counted(sum(columns.values()), 'row')})"
     if is_value:
         return (
             f"{mark!r} is read as a value of {location}, because the other values are codes of "

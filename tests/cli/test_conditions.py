@@ -9,7 +9,7 @@ import pytest
 
 from combutab.cli._conditions import parse_conditions
 from combutab.cli._console import UserError
-from combutab.cli._files import FileFormat
+from combutab.datasets.formats import FileFormat
 from combutab.preprocessing import ModeEncoder
 from combutab.preprocessing.amounts import Form
 

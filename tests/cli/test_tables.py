@@ -10,14 +10,10 @@ import pytest
 
 import combutab
 from combutab.cli import main
-from combutab.cli._files import (
-    FileFormat,
-    Reading,
-    hint_at_odd_columns,
-    read_file,
-    write_table,
-)
+from combutab.cli._files import hint_at_odd_columns, read_file, write_table
+from combutab.core.textfile import Reading
 from combutab.datasets import TableError
+from combutab.datasets.formats import FileFormat
 from combutab.preprocessing.amounts import Amounts
 from tests.cli.exports import COUNTRIES, sales, write_export
 
