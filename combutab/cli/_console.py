@@ -51,6 +51,7 @@ _ADVICE = {
     ),
     r"Lower learning_rate_init=\S+, or set max_grad_norm\.": "Try another --activation.",
     r"\blist it in identifiers\b": "name it in --identifiers",
+    r", or any callable width -> nn\.Module": "",
     r" See early_stopping_scoring\.": "",
     r"\bconvert (the column|it) to what it was in fit": r"write \1 as in the model's table",
     r"\bthat fit kept\b": "of the model",

@@ -359,9 +359,7 @@ def known_model(
     try:
         header, _ = read_model(path, arrays=False)
         if header["class"] not in names:
-            raise UserError(
-                f"{path} holds a {header['class']}, which {lack}; give a file that `{maker}` wrote"
-            )
+            raise UserError(f"the model in {path} {lack}; give a file that `{maker}` wrote")
         yield header
     except (KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path} is damaged: {error!r}") from error

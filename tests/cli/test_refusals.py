@@ -122,7 +122,7 @@ REFUSED = {
         cut -o out.csv -> cut is not a safetensors file, or is cut short
         damaged -o out.csv -> damaged is damaged
         strange -o out.csv -> strange is damaged
-        other -o out.csv -> other holds a MLPClassifier, which cannot make rows; give a file that
+        other -o out.csv -> the model in other cannot make rows; give a file that
     """,
     IMPUTE: """
         -o holes.csv -> cannot write holes.csv: it is the same file as DATA
@@ -153,7 +153,7 @@ REFUSED = {
         --test real.csv -> --test real.csv is the same file as REAL; give real rows that
         --test none.csv -> there is no file none.csv
         --model real.csv -> real.csv is not a safetensors file
-        --model other -> other holds a MLPClassifier, which cannot make rows; give a file that
+        --model other -> the model in other cannot make rows; give a file that
         --min-frequency 0 -> --min-frequency 0 is not possible; give a whole number of rows
     """,
     FIT: """
@@ -170,7 +170,7 @@ REFUSED = {
     "fit days.csv -o new.safetensors --target": "day -> the target 'day' holds dates",
     "predict": """
         real.csv real.csv -o o.csv -> not a safetensors file
-        model real.csv -o o.csv -> model holds a CTGAN, which cannot predict
+        model real.csv -o o.csv -> the model in model cannot predict
         other real.csv -o o.txt -> cannot write o.txt: use one of the file endings
         other real.csv -o real.csv -> it is the same file as DATA
     """,
