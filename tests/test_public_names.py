@@ -38,8 +38,9 @@ combutab.inspection: Attributions PartialDependence PermutationImportance TableM
     attributions partial_dependence permutation_importance
 combutab.mlflow: load_model log_model save_model
 combutab.model_selection: ActivationComparison BASELINES ComparisonError ComparisonPlan
-    DEFAULT_ACTIVATIONS GUESSES StackedGridSearchCV checkpoint_differences
-    compare_activations plan_comparison run_comparison score_classifier score_regressor
+    DEFAULT_ACTIVATIONS DEFAULT_MODELS GUESSES ModelComparison StackedGridSearchCV
+    checkpoint_differences compare_activations compare_models plan_comparison run_comparison
+    score_classifier score_regressor
     shown_range
 combutab.nn: ActivationSpec BlurredCrossEntropy ChainNetwork CodeInputs INITIALISATIONS
     MLPSpec MaskMaker Member NORMALIZATIONS NTK NUMERIC_EMBEDDINGS NetworkSpec

@@ -1,4 +1,4 @@
-"""``combutab compare``: compare activation functions on a table by cross-validation."""
+"""``combutab compare``: compare activation functions or models by cross-validation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 
 from combutab.cli import _options
 from combutab.cli._console import UserError, echo, refusals
-from combutab.core.text import counted, format_p
+from combutab.core.text import counted, format_p, in_words
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,18 +20,17 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from combutab.datasets.formats import FileFormat
-    from combutab.model_selection import ActivationComparison, ComparisonPlan
+    from combutab.model_selection import ComparisonPlan, ModelComparison
 
-FILES = (
-    *("results.csv", "summary.csv", "baselines.csv", "comparison.png"),
-    "best_model.safetensors",
-)
+MODEL = "best_model.safetensors"  # of a comparison of activations
+FILES = ("results.csv", "summary.csv", "baselines.csv", "comparison.png", MODEL)
 JOURNAL = "journal.jsonl"  # the settings of the comparison, and the scores to continue from
 # BASELINES and DEFAULT_ACTIVATIONS of model_selection, whose import would take seconds
 BASELINES = "guess,linear,boosting"
 ACTIVATIONS = "relu,elu,selu,swish,nlrelu,gelu,combu,pln-4,la-silu,la-hardsilu"
 _CPU_RATE = 5e10  # floating-point operations per second in training, measured on two cores
-_LONG_SECONDS = 300.0  # longer trainings are announced with their duration
+_SEEDS = 2  # per fold and activation
+_LONG_SECONDS = 20.0  # longer trainings are announced with their duration
 
 
 @dataclass(frozen=True)
@@ -57,6 +56,10 @@ class _Comparison:
     @property
     def journal(self) -> Path:
         return self.folder / JOURNAL
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return FILES if self.plan.activations else FILES[:-1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,8 +88,12 @@ class CompareOptions(_options.ReadOptions):
         Activation functions to compare, separated by commas, such as relu, elu, selu, swish,
         nlrelu, gelu, combu, pln-4, la-silu, la-hardsilu; N in pln-N and pls-N is the number of
         units per group.
-    seeds : NUMBER
-        Number of seeds: networks to train per fold and activation function.
+    models : NAMES
+        Models to compare instead of activation functions, separated by commas: mlp (the networks of
+        `combutab fit`), pack, tabm, boosting (gradient boosting) and linear (linear model), such as
+        mlp,pack,boosting,linear.
+    seeds : NUMBER, default 2; 1 with --models
+        Number of seeds: networks to train per fold and activation function, or fits per model.
     epochs : NUMBER, default 100; with --recipe paper: 80, fewer for large tables, at least 20
         Number of epochs per network (passes over the training rows). With --recipe default it is a
         maximum, because the networks stop early.
@@ -129,7 +136,8 @@ class CompareOptions(_options.ReadOptions):
     force: bool = False
     report: Path | None = None
     activations: str = ACTIVATIONS
-    seeds: _options.Count = 5
+    models: str | None = None
+    seeds: _options.OptionalCount = None
     epochs: _options.OptionalCount = None
     hidden: str = "auto"
     recipe: str = "default"
@@ -148,12 +156,15 @@ class CompareOptions(_options.ReadOptions):
 
 
 def compare(options: CompareOptions) -> None:
-    """Compare activation functions on a table by cross-validation.
+    """Compare activation functions, or models, on a table by cross-validation.
 
     The command prints the mean score of each activation function with its 95 % confidence interval,
-    says which differences are significant, and compares them with baselines such as gradient
-    boosting. It saves the scores, a figure, and a model with the best activation function.
+    says which differences are significant, compares them with baselines such as gradient boosting,
+    and ends with advice. It saves the scores, a figure, and a model with the best activation
+    function. With --models it compares models such as a pack, boosting and a linear model.
     """
+    if options.models is not None:
+        _refuse_network_options(options)
     if options.jobs is not None and options.cluster is not None:
         raise UserError(
             "--jobs cannot be used with --cluster, because it sets the threads of this machine; "
@@ -184,6 +195,17 @@ def compare(options: CompareOptions) -> None:
 
 
 # ---- input -------------------------------------------------------------------------------------
+
+
+def _refuse_network_options(options: CompareOptions) -> None:
+    """Raise UserError for options that belong to a comparison of activations."""
+    defaults = CompareOptions()
+    for name in ("activations", "epochs", "hidden", "recipe", "baselines"):
+        if getattr(options, name) != getattr(defaults, name):
+            raise UserError(
+                f"--{name} cannot be used with --models, which compares models with their default "
+                "settings; leave one of them out"
+            )
 
 
 def _read_data_set(options: CompareOptions) -> _DataSet:
@@ -234,14 +256,17 @@ def _plan(options: CompareOptions, data: _DataSet) -> _Comparison:
     from combutab.model_selection import ComparisonError, plan_comparison
 
     X, y, folding = _folding(data.X, data.y, options.split, options.folds)
-    baselines = options.baselines.split(",") if options.baselines != "none" else []
+    baselines = _split_names(options.baselines) if options.baselines != "none" else []
+    if options.models is not None:
+        baselines = ["guess"]
     with refusals(ComparisonError):
         plan = plan_comparison(
             X,
             y,
             task=options.task,
-            activations=[name.strip() for name in options.activations.split(",")],
-            seeds=options.seeds,
+            activations=_split_names(options.activations),
+            models=None if options.models is None else _split_names(options.models),
+            seeds=options.seeds or (_SEEDS if options.models is None else 1),
             folds=options.folds,
             epochs=options.epochs,
             hidden=_widths(options.hidden),
@@ -249,7 +274,7 @@ def _plan(options: CompareOptions, data: _DataSet) -> _Comparison:
             test=options.test,
             device=options.device,
             random_state=options.seed,
-            baselines=[name.strip() for name in baselines],
+            baselines=baselines,
             recipe=options.recipe,
             name=data.name,
             **folding,
@@ -317,6 +342,10 @@ def _workers(cluster: str | None) -> Iterator[None]:
         yield
 
 
+def _split_names(names: str) -> list[str]:
+    return [name.strip() for name in names.split(",")]
+
+
 def _widths(hidden: str) -> Any:
     widths = hidden.split(",")
     return (
@@ -331,7 +360,7 @@ def _widths(hidden: str) -> Any:
 
 def _check_result_files(comparison: _Comparison, data: Path | None) -> None:
     """Check that the results can be written, before they are computed."""
-    files = {name: comparison.folder / name for name in FILES}
+    files = {name: comparison.folder / name for name in comparison.files}
     for path in files.values():
         if path.is_dir():
             raise UserError(f"cannot write {path}: it is a directory")
@@ -350,7 +379,7 @@ def _refuse_other_results(comparison: _Comparison) -> None:
             difference = checkpoint_differences(journal, comparison.plan)
     except OSError as error:
         raise UserError(f"cannot read {journal}: {error.strerror or error}") from error
-    old_files = [name for name in FILES if (folder / name).exists()]
+    old_files = [name for name in comparison.files if (folder / name).exists()]
     if difference is None and old_files:
         difference = f"{old_files[0]} without {JOURNAL}"
     if difference:
@@ -361,30 +390,25 @@ def _refuse_other_results(comparison: _Comparison) -> None:
 
 
 def _announce(plan: ComparisonPlan) -> None:
-    counts = (
-        (len(plan.activations), "activation"),
-        (len(plan.splits), "fold"),
-        (plan.seeds, "seed"),
-    )
+    counts = ((len(plan.names), plan.group), (len(plan.splits), "fold"), (plan.seeds, "seed"))
     product = " x ".join(counted(n, noun) for n, noun in counts)
-    echo(
-        f"{plan.data}: {counted(len(plan.y), 'row')}, {plan.task}; training {plan.n_networks} "
-        f"networks ({product}), hidden layers {'-'.join(map(str, plan.hidden))}, "
-        f"{plan.epoch_words}, on {plan.device}",
-        error=True,
+    line = (
+        f"{plan.data}: {counted(len(plan.y), 'row')}, {plan.task}; training "
+        f"{counted(plan.n_networks, plan.fit_noun)} ({product})"
     )
+    if plan.activations:
+        line += f", hidden layers {'-'.join(map(str, plan.hidden))}, {plan.epoch_words}"
+    echo(f"{line}, on {plan.device}", error=True)
     seconds = plan.operations / _CPU_RATE
     if seconds > _LONG_SECONDS and plan.device == "cpu":
         echo(
-            f"This may take about {seconds / 60:.0f} minutes on two cores. To shorten it, use "
-            "--seeds 1, --folds 3, --epochs 10, --hidden 128,128, or --device cuda.",
+            f"This may take about {in_words(seconds)} on two cores. To shorten it, use --seeds 1, "
+            "--folds 3, --epochs 10, --hidden 128,128, or --device cuda.",
             error=True,
         )
 
 
-def _run_or_resume(
-    comparison: _Comparison, n_jobs: int | None, force: bool
-) -> ActivationComparison:
+def _run_or_resume(comparison: _Comparison, n_jobs: int | None, force: bool) -> ModelComparison:
     """Train the networks and compare; an error or interrupt names the file of the saved scores."""
     from combutab.core.parallel import BrokenBackend, OtherVersions, WorkerDied
     from combutab.model_selection import ComparisonError, run_comparison
@@ -395,12 +419,19 @@ def _run_or_resume(
         if force:
             journal.unlink(missing_ok=True)
         if n_networks := _n_networks(journal):
-            echo(f"Continuing from {journal}, with {n_networks} networks trained", error=True)
-        return run_comparison(plan, progress=True, n_jobs=n_jobs, checkpoint=journal)
+            echo(
+                f"Continuing from {journal}, with {counted(n_networks, plan.fit_noun)} trained",
+                error=True,
+            )
+        return run_comparison(
+            plan, progress=True, refit=bool(plan.activations), n_jobs=n_jobs, checkpoint=journal
+        )
     except KeyboardInterrupt:
         if _n_networks(journal):
             raise KeyboardInterrupt(f"; {_kept_scores(comparison)}") from None
-        raise KeyboardInterrupt("; no network was finished, so no scores are kept") from None
+        raise KeyboardInterrupt(
+            f"; no {plan.fit_noun} was finished, so no scores are kept"
+        ) from None
     except ComparisonError as error:
         raise UserError(str(error)) from error
     except (BrokenBackend, OtherVersions, WorkerDied) as error:
@@ -408,25 +439,26 @@ def _run_or_resume(
 
 
 def _kept_scores(comparison: _Comparison) -> str:
-    journal, n_networks = comparison.journal, comparison.plan.n_networks
+    journal, plan = comparison.journal, comparison.plan
     return (
-        f"the scores of {_n_networks(journal)} of {n_networks} networks are kept in {journal}; the "
-        "same command continues from them"
+        f"the scores of {_n_networks(journal)} of {plan.n_networks} {plan.fit_noun}s are kept in "
+        f"{journal}; the same command continues from them"
     )
 
 
 def _n_networks(journal: Path) -> int:
-    """Count the networks whose scores a journal holds."""
+    """Count the networks, or fits of models, whose scores a journal holds."""
     if not journal.exists():
         return 0
     lines = journal.read_bytes().splitlines(keepends=True)
-    return sum(b'{"activation"' in line and line.endswith(b"\n") for line in lines)
+    fits = (b'{"activation"', b'{"model"')
+    return sum(line.startswith(fits) and line.endswith(b"\n") for line in lines)
 
 
 # ---- output ------------------------------------------------------------------------------------
 
 
-def _print(results: ActivationComparison) -> None:
+def _print(results: ModelComparison) -> None:
     from rich.console import Console
 
     console = Console(markup=False, highlight=False, emoji=False)
@@ -440,7 +472,7 @@ def _print(results: ActivationComparison) -> None:
         echo(sentence, wrap=True)
 
 
-def _write(comparison: _Comparison, results: ActivationComparison) -> None:
+def _write(comparison: _Comparison, results: ModelComparison) -> None:
     """Write all files together, after the results were printed."""
     from combutab.core.files import whole_file
 
@@ -458,12 +490,12 @@ def _write(comparison: _Comparison, results: ActivationComparison) -> None:
                 _write_files(comparison, results)
     except OSError as error:
         raise _options.cannot_write(Path(error.filename or folder), error) from error
-    echo(f"Wrote {', '.join(FILES)} to {folder}", wrap=True)
+    echo(f"Wrote {', '.join(comparison.files)} to {folder}", wrap=True)
     if report is not None:
         echo(f"Wrote {report}")
 
 
-def _write_files(comparison: _Comparison, results: ActivationComparison) -> None:
+def _write_files(comparison: _Comparison, results: ModelComparison) -> None:
     from combutab.cli import _files
     from combutab.core.files import whole_files
     from combutab.plotting import plot_comparison
@@ -471,15 +503,16 @@ def _write_files(comparison: _Comparison, results: ActivationComparison) -> None
     summary = results.summary.copy()
     summary.insert(0, "data", results.data)
     summary.insert(2, "metric", results.metric)
-    scores_file, summary_file, baselines_file, figure_file, model_file = FILES
-    with whole_files(comparison.folder, FILES) as folder:
+    scores_file, summary_file, baselines_file, figure_file, *_ = FILES
+    with whole_files(comparison.folder, comparison.files) as folder:
         results.results.to_csv(folder / scores_file, index=False)
         summary.to_csv(folder / summary_file, index=False)
         results.baseline_results.to_csv(folder / baselines_file, index=False)
         plot_comparison(results).savefig(folder / figure_file, dpi=150)
-        _files.save_with_format(
-            results.best_estimator, folder / model_file, comparison.forms, comparison.target
-        )
+        if results.best_estimator is not None:
+            _files.save_with_format(
+                results.best_estimator, folder / MODEL, comparison.forms, comparison.target
+            )
 
 
 # ---- printing the scores as a table ------------------------------------------------------------
@@ -491,7 +524,7 @@ _DISPENSABLE = (
 )
 
 
-def comparison_table(results: ActivationComparison, width: int) -> Table:
+def comparison_table(results: ModelComparison, width: int) -> Table:
     """Build a table of the activation functions, best first, followed by the baselines.
 
     The table has all columns that fit into the width. A name is wrapped only if it does not fit
@@ -519,7 +552,7 @@ def comparison_table(results: ActivationComparison, width: int) -> Table:
     return table
 
 
-def _table_columns(results: ActivationComparison) -> dict[str, list[str]]:
+def _table_columns(results: ModelComparison) -> dict[str, list[str]]:
     """Format the cells of each column: first the activation functions, then the baselines."""
     import numpy as np
 
@@ -530,7 +563,7 @@ def _table_columns(results: ActivationComparison) -> dict[str, list[str]]:
     largest = float(results.summary["mean"].abs().max())  # is shown with four digits
     digits = int(np.clip(3 - np.floor(np.log10(largest)), 0, 8)) if largest > 0 else 4
     columns = {
-        "activation": [row.get("activation") or row["baseline"] for row in rows],
+        results.group: [row.get(results.group) or row["baseline"] for row in rows],
         "mean": [f"{row['mean']:,.{digits}f}" for row in rows],
         "95 % interval": [
             interval_words(row["low"], row["high"], digits) or "same in all folds" for row in rows

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import time
-import warnings
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.linalg import LinAlgWarning
 from sklearn.dummy import DummyClassifier
-from sklearn.exceptions import ConvergenceWarning
 
 from combutab.core.metrics import METRICS
 from combutab.core.rng import Stream, fold_in
 from combutab.core.scores import guess_targets
 from combutab.core.text import one_line
-from combutab.core.threads import limit_openmp, tree_threads
+from combutab.model_selection._models import EncodedModel
 from combutab.model_selection._plan import ComparisonPlan
-from combutab.model_selection._scores import score_numbers, score_probabilities
-from combutab.preprocessing import binary_unit
+from combutab.model_selection._scores import score_estimator, score_numbers, score_probabilities
 
 GUESSES = {
     "accuracy": "always the most frequent class",
@@ -38,7 +33,6 @@ GUESSES = {
 """Prediction of the baseline "guess" for each metric, in words."""
 
 _DRAWS, _DRAWN_ROWS = 20, 100_000  # of random guesses: their mean is a score with less noise
-_MAX_CATEGORIES = 255  # of boosted trees: a column of more is taken for a number
 
 
 def score_baseline(plan: ComparisonPlan, name: str, fold: int) -> dict[str, Any]:
@@ -46,29 +40,28 @@ def score_baseline(plan: ComparisonPlan, name: str, fold: int) -> dict[str, Any]
 
     A baseline that cannot be fitted has NaN for scores, and ``error`` says why.
     """
-    train, test = plan.splits[fold]
     started, error = time.perf_counter(), None
     scores: dict[str, float] = dict.fromkeys(METRICS[plan.task], np.nan)
-    with warnings.catch_warnings():  # advice to whoever has chosen the learner
-        for category in (ConvergenceWarning, LinAlgWarning):
-            warnings.simplefilter("ignore", category)
-        try:
-            scores |= _guess(plan, fold) if name == "guess" else _learner(plan, name, train, test)
-        except ValueError as refused:
-            error = one_line(refused)
+    try:
+        scores |= _guess(plan, fold) if name == "guess" else _score_model(plan, name, fold)
+    except ValueError as refused:
+        error = one_line(refused)
     return {**scores, "seconds": time.perf_counter() - started, "error": error}
 
 
-def _target_unit(plan: ComparisonPlan) -> float:
-    """Return the divisor of huge and tiny targets, whose squares float64 does not hold; else 1."""
-    return float(binary_unit(np.asarray(plan.target_std)))
+def _score_model(plan: ComparisonPlan, name: str, fold: int) -> dict[str, float]:
+    """Score a linear model or boosting on the columns that the networks are trained on."""
+    (X, y), (X_test, y_test) = (plan.rows(rows) for rows in plan.splits[fold])
+    seed = fold_in(plan.random_state, Stream.BASELINE) >> 32
+    model = EncodedModel(name, plan.task, plan.encoder(), plan.target_unit, seed).fit(X, y)
+    return score_estimator(model, X_test, y_test, plan.task, plan.target_std, plan.positive)[0]
 
 
 def _guess(plan: ComparisonPlan, fold: int) -> dict[str, float]:
     """Return the score of each metric by the guess that is right for it."""
     train, test = plan.splits[fold]
     y, truth = plan.y[train], plan.y[test]
-    unit = _target_unit(plan)
+    unit = plan.target_unit
     if plan.task == "regression":
         constants: dict[str, float] = {
             "mape": _least_mape(y / unit),
@@ -100,55 +93,3 @@ def _least_mape(y: np.ndarray) -> float:
     y = np.sort(y[y != 0])
     weight = np.cumsum(1 / np.abs(y))
     return float(y[np.searchsorted(weight, weight[-1] / 2)])
-
-
-def _learner(
-    plan: ComparisonPlan, name: str, train: np.ndarray, test: np.ndarray
-) -> dict[str, float]:
-    """Scores of scikit-learn's estimator, on the columns that the networks are given."""
-    encoder = plan.encoder()
-    X, y = plan.rows(train)
-    unseen, truth = plan.rows(test)
-    rows, unseen_rows = (
-        np.hstack([table.dense, table.codes]).astype(np.float64)
-        for table in (encoder.fit_encode(X), encoder.encode(unseen, fitted=True))
-    )
-    make = _linear_model if name == "linear" else _boosting
-    model = make(plan, encoder.n_dense_, encoder.cardinalities_)
-    with limit_openmp(tree_threads(rows.size)):
-        if plan.task == "regression":
-            unit = _target_unit(plan)
-            answers = model.fit(rows, y / unit).predict(unseen_rows) * unit
-            return score_numbers(answers, truth, plan.target_std)
-        model.fit(rows, y)
-        probabilities = model.predict_proba(unseen_rows)
-        return score_probabilities(probabilities, model.classes_, truth, plan.positive)
-
-
-def _linear_model(plan: ComparisonPlan, n_dense: int, cardinalities: Sequence[int]) -> Any:
-    """Logistic or ridge regression; columns of many categories are one-hot, too."""
-    from sklearn.compose import make_column_transformer
-    from sklearn.linear_model import LogisticRegression, Ridge
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import OneHotEncoder
-
-    model = LogisticRegression(max_iter=1000) if plan.task == "classification" else Ridge()
-    if not cardinalities:
-        return model
-    encoder = make_column_transformer(
-        ("passthrough", slice(n_dense)),
-        (OneHotEncoder(handle_unknown="ignore"), slice(n_dense, None)),
-        sparse_threshold=1.0,
-    )
-    return make_pipeline(encoder, model)
-
-
-def _boosting(plan: ComparisonPlan, n_dense: int, cardinalities: Sequence[int]) -> Any:
-    from sklearn import ensemble
-
-    few = [size <= _MAX_CATEGORIES for size in cardinalities]
-    task = "Classifier" if plan.task == "classification" else "Regressor"
-    return getattr(ensemble, f"HistGradientBoosting{task}")(
-        categorical_features=np.array([False] * n_dense + few),
-        random_state=fold_in(plan.random_state, Stream.BASELINE) >> 32,
-    )

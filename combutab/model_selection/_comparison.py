@@ -1,23 +1,27 @@
-"""Compare activations on a table: which is best, and is the difference real?"""
+"""Compare activations or models on a table: which is best, and is the difference significant?"""
 
 from __future__ import annotations
 
 import os
+import time
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import has_fit_parameter
 
 from combutab.core.metrics import METRICS
 from combutab.core.parallel import on_cluster
 from combutab.core.text import one_line
-from combutab.estimators import BaseMLP, FitOutcome, FitTask, fit_stacked
+from combutab.estimators import FitOutcome, FitTask, fit_stacked
 from combutab.evaluation import compare_with_best
 from combutab.model_selection._baselines import score_baseline
 from combutab.model_selection._journal import Journal, Record
+from combutab.model_selection._models import DEFAULT_MODELS, is_network
 from combutab.model_selection._plan import (
     BASELINES,
     ComparisonPlan,
@@ -25,9 +29,9 @@ from combutab.model_selection._plan import (
     plan_comparison,
 )
 from combutab.model_selection._progress import NetworkCounter, Progress, progress_bar
-from combutab.model_selection._result import ActivationComparison
-from combutab.model_selection._scores import score_network
-from combutab.model_selection._sentences import other_measures, sentences
+from combutab.model_selection._result import ModelComparison
+from combutab.model_selection._scores import score_estimator
+from combutab.model_selection._sentences import other_measures, sentences, write_advice
 from combutab.model_selection._significance import judge
 from combutab.model_selection._target import ComparisonError
 from combutab.nn import ActivationSpec
@@ -41,8 +45,8 @@ def run_comparison(
     refit: bool = True,
     n_jobs: int | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
-) -> ActivationComparison:
-    """Train and score all networks of a plan, and compare the activations.
+) -> ModelComparison:
+    """Train and score all activations or models of a plan, and compare them.
 
     Parameters
     ----------
@@ -71,7 +75,7 @@ def run_comparison(
 
     Returns
     -------
-    ActivationComparison
+    ModelComparison
 
     Raises
     ------
@@ -85,39 +89,30 @@ def run_comparison(
         worker has another version of the package or of torch.
     """
     journal = Journal(checkpoint, plan)
-    with progress_bar(progress, plan.data, plan.n_networks, refit) as report:
+    with progress_bar(progress, plan.data, plan.n_networks, plan.fit_noun, refit) as report:
         counter = NetworkCounter(report)
         scored, refused = _score_baselines(plan, journal)
         results, errors = _train_and_score(plan, journal, counter, n_jobs)
-        complete = [name for name in plan.activations if name not in errors]
+        complete = [name for name in plan.names if name not in errors]
         if not complete:
             raise ComparisonError(
-                f"no activation could be trained in all folds: {next(iter(errors.values()))}"
+                f"no {plan.group} could be trained in all folds: {next(iter(errors.values()))}"
             )
-        summary = compare_with_best(
-            results[results["activation"].isin(complete)],
-            score=plan.metric,
-            n_train=plan.n_train,
-            n_test=plan.n_test,
-            greater_is_better=plan.measure.greater_is_better,
-            test=plan.test,
-        )
-        # Student's interval knows no bounds; where the score cannot lie, its mean cannot either
-        ends = ["low", "high"]
-        summary[ends] = summary[ends].clip(plan.measure.low, plan.measure.high)
-        summary, baselines = judge(plan, summary, results, scored)
-        best = str(summary["activation"].iloc[0])
+        trained = results[results[plan.group].isin(complete)]
+        summary, baselines = judge(plan, _summarise(plan, trained), results, scored)
+        best = str(summary.iloc[0, 0])
         estimator = _refit(plan, best, counter) if refit else None
-    trained = results[results["activation"].isin(complete)]
     others_beat = other_measures(plan, summary, trained, scored)
     words = sentences(plan, summary, trained, scored, baselines, others_beat)
-    return ActivationComparison(
+    words += _left_out_sentences(plan, results, errors, refused)
+    advice = write_advice(summary, baselines, plan.measure.greater_is_better)
+    return ModelComparison(
         data=plan.data,
         task=plan.task,
         metric=plan.metric,
         results=results,
         summary=summary,
-        sentences="\n".join([*words, *_left_out_sentences(plan, results, errors, refused)]),
+        sentences="\n".join([*words, f"Advice: {advice}"]),
         best=best,
         best_estimator=estimator,
         settings=plan.settings | plan.estimator_params,
@@ -126,6 +121,23 @@ def run_comparison(
         other_measures=others_beat,
         guess_metric=plan.guess_metric,
     )
+
+
+def _summarise(plan: ComparisonPlan, results: pd.DataFrame) -> pd.DataFrame:
+    """Test each activation or model against the best one."""
+    summary = compare_with_best(
+        results,
+        score=plan.metric,
+        group=plan.group,
+        n_train=plan.n_train,
+        n_test=plan.n_test,
+        greater_is_better=plan.measure.greater_is_better,
+        test=plan.test,
+    )
+    # Student's interval can exceed the range of a score, but its mean cannot.
+    ends = ["low", "high"]
+    summary[ends] = summary[ends].clip(plan.measure.low, plan.measure.high)
+    return summary
 
 
 def _score_baselines(plan: ComparisonPlan, journal: Journal) -> tuple[pd.DataFrame, dict[str, str]]:
@@ -157,71 +169,124 @@ def _tabulated(
     return table.drop(columns="error"), errors
 
 
+@dataclass
+class _Fits:
+    """The fits of a comparison: their keys, tasks, and the records of those that are scored."""
+
+    plan: ComparisonPlan
+    journal: Journal
+    keys: list[dict[str, Any]]
+    tasks: list[FitTask]
+    records: list[Record | None]
+    bugs: list[Exception] = field(default_factory=list)
+
+    def store(self, outcomes: Mapping[int, FitOutcome]) -> None:
+        """Score the estimators at these positions, and add the scores to the journal."""
+        new_records = []
+        for i, outcome in outcomes.items():
+            key, estimator = self.keys[i], self.tasks[i].estimator
+            if self.records[i] is None:
+                test = self.plan.rows(self.plan.splits[key["fold"]][1])
+                try:
+                    scores = _scored_record(self.plan, estimator, outcome, *test)
+                except Exception as bug:  # raised once the others are stored
+                    self.bugs.append(bug)
+                    continue
+                new_records.append(key | scores)
+                self.records[i] = new_records[-1]
+            estimator.__dict__.clear()  # free the memory of the model
+        self.journal.add(new_records)
+
+    def train_stacks(self, positions: list[int], counter: NetworkCounter, n_jobs: Any) -> None:
+        """Train networks together in stacks."""
+        one_by_one = n_jobs == 1 or (n_jobs is None and not on_cluster())
+        fit_stacked(
+            [self.tasks[i] for i in positions],
+            n_jobs=None if one_by_one else n_jobs,
+            callbacks=[counter] if one_by_one else [],
+            on_progress=counter.count,
+            on_fitted=lambda outcomes: self.store({positions[i]: o for i, o in outcomes.items()}),
+            skip={i for i, position in enumerate(positions) if self.records[position] is not None},
+        )
+
+    def train_one(self, position: int) -> None:
+        """Train a model that is not trained in a stack."""
+        if self.records[position] is None:
+            self.store({position: _fit_model(self.tasks[position])})
+
+
 def _train_and_score(
     plan: ComparisonPlan, journal: Journal, counter: NetworkCounter, n_jobs: int | None
 ) -> tuple[pd.DataFrame, dict[str, str]]:
-    """All fits' scores, and of each activation with a failed fit its first error."""
+    """All fits' scores, and of each activation or model with a failed fit its first error."""
     train = [plan.rows(rows) for rows, _ in plan.splits]
-    test = [plan.rows(rows) for _, rows in plan.splits]
     groups = [plan.groups_of(rows) for rows, _ in plan.splits]
     keys: list[dict[str, Any]] = [
-        {"activation": name, "fold": fold, "seed": seed}
-        for name in plan.activations
+        {plan.group: name, "fold": fold, "seed": seed}
+        for name in plan.names
         for fold in range(len(plan.splits))
         for seed in range(plan.seeds)
     ]
-    records = [journal.get(**key) for key in keys]
-    stored = {i for i, record in enumerate(records) if record is not None}
     tasks = [
         FitTask(plan.estimator(name, fold, seed), X, y, data_key=fold, groups=groups[fold])
         for name, fold, seed in (key.values() for key in keys)
         for X, y in (train[fold],)
     ]
-    bugs: list[Exception] = []
-
-    def keep(outcomes: Mapping[int, FitOutcome]) -> None:
-        new = []
-        for i, outcome in outcomes.items():
-            key, estimator = keys[i], tasks[i].estimator
-            if i not in stored:
-                try:
-                    scores = _scored_record(plan, estimator, outcome, *test[key["fold"]])
-                except Exception as bug:  # raised once the others are kept
-                    bugs.append(bug)
-                    continue
-                new.append(key | scores)
-                records[i] = new[-1]
-            estimator.__dict__.clear()  # let go: all networks' copies take memory
-        journal.add(new)
-
-    one_by_one = n_jobs == 1 or (n_jobs is None and not on_cluster())
-    callbacks, jobs = ([counter], None) if one_by_one else ([], n_jobs)
-    with warnings.catch_warnings():  # the results say which networks answer one thing ("constant")
+    fits = _Fits(plan, journal, keys, tasks, [journal.get(**key) for key in keys])
+    networks = [i for i, task in enumerate(tasks) if is_network(task.estimator)]
+    stacks = counter
+    if plan.models:  # a model can have several networks: progress counts its fits
+        stacks = NetworkCounter(lambda done: None)
+    with warnings.catch_warnings():  # the results say which networks are constant
         warnings.filterwarnings("ignore", "The classifier predicts class", ConvergenceWarning)
-        fit_stacked(
-            tasks,
-            n_jobs=jobs,
-            callbacks=callbacks,
-            on_progress=counter.count,
-            on_fitted=keep,
-            skip=stored,
-        )
-    if bugs:
-        raise bugs[0]
-    done = [record for record in records if record is not None]
-    return _tabulated(plan, done, ["activation", "fold", "seed"], ["seconds", "epochs", "constant"])
+        if networks:
+            fits.train_stacks(networks, stacks, n_jobs)
+        n_finished = len(networks)
+        for position in sorted(set(range(len(tasks))) - set(networks)):
+            counter.count(n_finished)
+            fits.train_one(position)
+            n_finished += 1
+    if plan.models:
+        counter.count(len(tasks))
+    if fits.bugs:
+        raise fits.bugs[0]
+    records = [record for record in fits.records if record is not None]
+    columns = ["seconds", "constant"] if plan.models else ["seconds", "epochs", "constant"]
+    return _tabulated(plan, records, [plan.group, "fold", "seed"], columns)
+
+
+def _fit_model(task: FitTask) -> FitOutcome:
+    """Fit an estimator; a ValueError is in the outcome, other errors are raised."""
+    outcome, started = FitOutcome(0.0), time.perf_counter()
+    groups = {}
+    if task.groups is not None and has_fit_parameter(task.estimator, "groups"):
+        groups["groups"] = task.groups
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "Training interrupted", UserWarning)
+        try:
+            task.estimator.fit(task.X, task.y, **groups)
+        except UserWarning as warning:
+            if "Training interrupted" in str(warning):
+                raise KeyboardInterrupt from None
+            raise
+        except ValueError as error:
+            outcome.error = error
+    outcome.seconds = time.perf_counter() - started
+    return outcome
 
 
 def _scored_record(
-    plan: ComparisonPlan, estimator: BaseMLP, outcome: FitOutcome, X: Any, y: np.ndarray
+    plan: ComparisonPlan, estimator: Any, outcome: FitOutcome, X: Any, y: np.ndarray
 ) -> dict[str, Any]:
-    """Make the record of a fit. A ValueError is in it: the network diverged; others are raised."""
+    """Make the record of a fit. A ValueError is in it: the model diverged; others are raised."""
     scores: dict[str, float] = dict.fromkeys(METRICS[plan.task], np.nan)
     error, constant = outcome.error, False
     if error is None:
         try:
             with expecting_later_rows():
-                scores, constant = score_network(estimator, X, y, plan.target_std, plan.positive)
+                scores, constant = score_estimator(
+                    estimator, X, y, plan.task, plan.target_std, plan.positive
+                )
         except ValueError as diverged:
             error = diverged
     if error is not None and not isinstance(error, ValueError):
@@ -229,7 +294,7 @@ def _scored_record(
     return {
         **scores,
         "seconds": outcome.seconds,
-        "epochs": getattr(estimator, "n_iter_", 0),
+        "epochs": getattr(estimator, "n_iter_", 0) if plan.activations else 0,
         "constant": constant,
         "error": None if error is None else one_line(error),
     }
@@ -239,7 +304,7 @@ def _left_out_sentences(
     plan: ComparisonPlan, results: pd.DataFrame, errors: dict[str, str], refused: dict[str, str]
 ) -> list[str]:
     n_fits = len(plan.splits) * plan.seeds
-    failed = results.loc[results[plan.metric].isna(), "activation"].value_counts()
+    failed = results.loc[results[plan.metric].isna(), plan.group].value_counts()
     return [
         *(
             f"{name} is left out, because {failed[name]} of its {n_fits} fits failed: {error}"
@@ -249,13 +314,17 @@ def _left_out_sentences(
     ]
 
 
-def _refit(plan: ComparisonPlan, activation: str, counter: NetworkCounter) -> BaseMLP:
-    estimator = plan.estimator(activation)
+def _refit(plan: ComparisonPlan, name: str, counter: NetworkCounter) -> Any:
+    estimator = plan.estimator(name)
     task = FitTask(estimator, plan.X, plan.y, "all", groups=plan.groups_of(np.arange(len(plan.y))))
-    (outcome,) = fit_stacked([task], callbacks=[counter])
+    if plan.activations:
+        (outcome,) = fit_stacked([task], callbacks=[counter])
+    else:
+        outcome = _fit_model(task)
+        counter.count(plan.n_networks + 1)
     if outcome.error is not None:
         raise ComparisonError(
-            f"{activation} could not be fitted to all rows: {one_line(outcome.error)}"
+            f"{name} could not be fitted to all rows: {one_line(outcome.error)}"
         ) from outcome.error
     return estimator
 
@@ -284,7 +353,7 @@ def compare_activations(
     checkpoint: str | os.PathLike[str] | None = None,
     cv: Any = None,
     groups: Any = None,
-) -> ActivationComparison:
+) -> ModelComparison:
     """Compare activation functions on one table by cross-validation over several seeds.
 
     The networks of all activations, folds and seeds are trained together. Folds are stratified by
@@ -357,7 +426,7 @@ def compare_activations(
 
     Returns
     -------
-    ActivationComparison
+    ModelComparison
 
     Raises
     ------
@@ -392,6 +461,86 @@ def compare_activations(
         estimator_params=estimator_params,
         baselines=baselines,
         recipe=recipe,
+        name=name,
+        cv=cv,
+        groups=groups,
+    )
+    return run_comparison(
+        plan, progress=progress, refit=refit, n_jobs=n_jobs, checkpoint=checkpoint
+    )
+
+
+def compare_models(
+    X: Any,
+    y: Any,
+    *,
+    task: Literal["auto", "classification", "regression"] = "auto",
+    models: Sequence[str] | Mapping[str, Any] | None = None,
+    seeds: int = 1,
+    folds: int = 5,
+    scoring: str | None = None,
+    test: Literal["corrected-t", "wilcoxon"] = "corrected-t",
+    device: str = "auto",
+    random_state: int = 0,
+    name: str = "data",
+    progress: Progress | bool | None = None,
+    refit: bool = True,
+    n_jobs: int | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    cv: Any = None,
+    groups: Any = None,
+) -> ModelComparison:
+    """Compare models on one table by cross-validation: a leaderboard with significance tests.
+
+    All models are trained on the same folds, and compared with a guess that ignores the features.
+
+    Parameters
+    ----------
+    X, y, task, folds, scoring, test, device, name, progress, refit, n_jobs, checkpoint, cv, groups
+        As in `compare_activations`. The folds, metrics and tests are the same.
+    models : sequence of names, or dict of name -> name or estimator, optional
+        "mlp" (MLPClassifier or MLPRegressor), "tabm", "pack", "boosting" (scikit-learn's
+        HistGradientBoosting) and "linear" (logistic or ridge regression), with default parameters.
+        Boosting and the linear model are fitted to the columns that the networks are trained on.
+        Values of a dict can also be unfitted estimators of scikit-learn's API, which are fitted to
+        the table as it is; a classifier needs ``predict_proba``. The default is mlp, pack, boosting
+        and linear.
+    seeds : int, default=1
+        Number of fits per fold. Their scores are averaged.
+    random_state : int, default=0
+        Seed of the folds, and of all parameters ``random_state`` of the models.
+
+    Returns
+    -------
+    ModelComparison
+
+    Raises
+    ------
+    ComparisonError
+        If the data or a setting does not allow the comparison.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.neighbors import KNeighborsClassifier
+    >>> X, y = load_iris(return_X_y=True, as_frame=True)
+    >>> models = {"linear": "linear", "neighbors": KNeighborsClassifier()}
+    >>> compared = compare_models(X, y, models=models, folds=3)
+    >>> compared.summary["model"].tolist()
+    ['neighbors', 'linear']
+    """
+    plan = plan_comparison(
+        X,
+        y,
+        task=task,
+        models=DEFAULT_MODELS if models is None else models,
+        seeds=seeds,
+        folds=folds,
+        scoring=scoring,
+        test=test,
+        device=device,
+        random_state=random_state,
+        baselines="guess",
         name=name,
         cv=cv,
         groups=groups,

@@ -24,7 +24,7 @@ from combutab.model_selection._plan import ComparisonPlan
 from combutab.model_selection._target import ComparisonError
 
 _FORMAT = "scores of combutab, 2"
-_WHAT = ("activation", "baseline", "fold", "seed")  # identify a record
+_WHAT = ("activation", "model", "baseline", "fold", "seed")  # identify a record
 Record = dict[str, Any]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from numbers import Integral
 from typing import Any, Literal, cast, get_args
@@ -24,6 +24,7 @@ from combutab.core.splits import LatestRows, Split, group_codes
 from combutab.core.text import one_line
 from combutab.estimators import BaseMLP, MLPClassifier, MLPRegressor, paper_recipe
 from combutab.evaluation import corrected_resampled_ttest, wilcoxon
+from combutab.model_selection._models import clone_with_seed, make_models
 from combutab.model_selection._target import (
     ComparisonError,
     Task,
@@ -40,7 +41,7 @@ from combutab.model_selection._target import (
     regression_target,
 )
 from combutab.nn import ActivationSpec, build_activation
-from combutab.preprocessing import RunningMoments, TableEncoder, is_polars
+from combutab.preprocessing import RunningMoments, TableEncoder, binary_unit, is_polars
 
 _LABEL_METRICS = ("accuracy", "balanced_accuracy", "f1", "f1_macro")  # not of probabilities
 
@@ -58,6 +59,7 @@ _BATCH = 500  # rows, of the paper's recipe
 _STEPS = 600  # of the optimiser, wanted of large tables
 _MIN_EPOCHS, _MAX_EPOCHS = 20, 80
 _AUTO_ROWS = 200  # from which on the estimators' networks stop early
+_NETWORK_SETTINGS = ("recipe", "epochs", "hidden")  # of a comparison of activations
 _OWN_PARAMS = {  # set by the comparison, by other names or for a reason
     "activation": "activations",
     "hidden_layer_sizes": "hidden",
@@ -73,7 +75,8 @@ _OWN_PARAMS = {  # set by the comparison, by other names or for a reason
 class ComparisonPlan:
     """Checked data and settings of a comparison, ready for `run_comparison`.
 
-    `plan_comparison` makes it.
+    `plan_comparison` makes it. Either ``activations`` or ``models`` has the names to compare; the
+    settings of the networks belong to a comparison of activations.
     """
 
     data: str
@@ -81,20 +84,36 @@ class ComparisonPlan:
     y: np.ndarray
     task: Task
     metric: str
-    activations: dict[str, ActivationSpec]
     splits: tuple[Split, ...]
     seeds: int
-    epochs: int
-    hidden: tuple[int, ...]
-    n_inputs: int  # of the networks: columns once encoded
     test: Test
     device: str
     random_state: int
-    estimator_params: dict[str, Any]
+    activations: dict[str, ActivationSpec] = field(default_factory=dict)
+    epochs: int = 0
+    hidden: tuple[int, ...] = ()
+    n_inputs: int = 0  # of the networks: columns once encoded
+    estimator_params: dict[str, Any] = field(default_factory=dict)
     baselines: tuple[str, ...] = BASELINES
     recipe: Recipe = "default"
     split: str = "random"
     groups: np.ndarray | None = None
+    models: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def group(self) -> str:
+        """The column of the results that names what is compared: activation or model."""
+        return "model" if self.models else "activation"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the activations or models to compare."""
+        return tuple(self.models or self.activations)
+
+    @property
+    def fit_noun(self) -> str:
+        """The word for a fit of the comparison."""
+        return "fit" if self.models else "network"
 
     @property
     def measure(self) -> Metric:
@@ -128,9 +147,14 @@ class ComparisonPlan:
     @property
     def settings(self) -> dict[str, Any]:
         """The settings by name, with the values that were chosen for defaults."""
-        names = ("recipe", "seeds", "epochs", "hidden", "split", "test", "device", "random_state")
+        names = ["recipe", "seeds", "epochs", "hidden", "split", "test", "device", "random_state"]
+        if self.models:
+            names = [name for name in names if name not in _NETWORK_SETTINGS]
         values = {name: getattr(self, name) for name in (*names, "baselines")}
-        return values | {"folds": len(self.splits)}
+        values["folds"] = len(self.splits)
+        if self.models:
+            values["models"] = {name: one_line(repr(model)) for name, model in self.models.items()}
+        return values
 
     @property
     def epoch_words(self) -> str:
@@ -139,8 +163,8 @@ class ComparisonPlan:
 
     @property
     def n_networks(self) -> int:
-        """Number of networks of the comparison, without the refitted one."""
-        return len(self.activations) * len(self.splits) * self.seeds
+        """Number of networks of the comparison, or fits of models, without the refitted one."""
+        return len(self.names) * len(self.splits) * self.seeds
 
     @property
     def n_train(self) -> float:
@@ -174,8 +198,13 @@ class ComparisonPlan:
         return float(moments.result().std[0])
 
     @property
+    def target_unit(self) -> float:
+        """Divisor of huge and tiny targets, whose squares float64 does not hold; else 1."""
+        return float(binary_unit(np.asarray(self.target_std)))
+
+    @property
     def operations(self) -> float:
-        """Approximate number of floating-point operations of the training."""
+        """Approximate number of floating-point operations of the training; 0 if models differ."""
         widths = (self.n_inputs, *self.hidden, 1)
         weights = sum(a * b for a, b in pairwise(widths))
         return 6.0 * weights * self.n_train * self.epochs * self.n_networks
@@ -194,26 +223,29 @@ class ComparisonPlan:
         """Make an unfitted encoder of the table, the same as that of the networks."""
         return _make_estimator(self.task, self.recipe, **self.estimator_params).make_encoder()
 
-    def estimator(self, activation: str, *key: int) -> BaseMLP:
-        """Make an unfitted network; ``key`` (fold, seed) and ``random_state`` set its seed."""
+    def estimator(self, name: str, *key: int) -> Any:
+        """Make an unfitted estimator; ``key`` (fold, seed) and ``random_state`` set its seed."""
         # Each fold has other seeds: with the same seeds the folds would depend on each other.
         # The activations share them, as they share the folds: their differences are paired.
+        seed = fold_in(self.random_state, Stream.COMPARED, *key) >> 32
+        if self.models:
+            return clone_with_seed(self.models[name], seed)
         fixed = {"n_iter_no_change": float("inf")} if self.recipe == "paper" else {}
         return _make_estimator(
             self.task,
             self.recipe,
-            activation=self.activations[activation],
+            activation=self.activations[name],
             hidden_layer_sizes=self.hidden,
             max_iter=self.epochs,
             **fixed,
-            random_state=fold_in(self.random_state, Stream.COMPARED, *key) >> 32,
+            random_state=seed,
             device=self.device,
             **self.estimator_params,
         )
 
 
 def epoch_words(settings: Mapping[str, Any]) -> str:
-    """The number of epochs of a comparison's settings, in words.
+    """The number of epochs of a comparison of activations, in words.
 
     >>> epoch_words({"recipe": "default", "epochs": 100})
     'up to 100 epochs'
@@ -253,8 +285,12 @@ def plan_comparison(
     name: str = "data",
     cv: Any = None,
     groups: Any = None,
+    models: Sequence[str] | Mapping[str, Any] | None = None,
 ) -> ComparisonPlan:
-    """Check the data and settings of a comparison, which `compare_activations` describes.
+    """Check the data and settings of a comparison.
+
+    `compare_activations` describes them, and `compare_models` the ``models``, instead of which
+    activations are compared by default.
 
     Returns
     -------
@@ -279,78 +315,114 @@ def plan_comparison(
         _check_count(option, value, minimum)
     check_choice("test", test, get_args(Test))
     check_choice("recipe", recipe, get_args(Recipe))
-    recipe = cast(Recipe, recipe)
     X = np.asarray(X) if isinstance(X, list | tuple) else X
     is_polars(X)  # raises the error about lazy frames
-    series = read_target(y, _num_samples(X))
-    resolved = find_task(series, task)
-    metric = None
-    if scoring is not None:
-        try:
-            metric = choose_metric(scoring, resolved).name
-        except ValueError as error:
-            raise ComparisonError(f"scoring: {error}") from error
-    target = (
-        classification_target(series) if resolved == "classification" else regression_target(series)
-    )
-    split = "random"
+    target, resolved = _read_task(X, y, task)
+    metric = None if scoring is None else _find_metric(scoring, resolved)
     if groups is not None:
-        split = "groups"
-        try:
-            groups = group_codes(groups, len(target))
-        except ValueError as error:
-            raise ComparisonError(str(error)) from error
-    if cv is None and groups is not None:
-        pairs = group_folds(target, resolved, folds, groups, random_state)
-        splits = given_splits(X, target, resolved, pairs, groups)
-    elif cv is None:
-        splits = make_splits(target, resolved, folds, random_state)
-    else:
-        splits = given_splits(X, target, resolved, cv, groups)
-        if hasattr(cv, "split"):
-            by_group = isinstance(cv, GroupKFold | StratifiedGroupKFold)
-            split = split if by_group else getattr(cv, "name", type(cv).__name__)
-        else:
-            split = "as given"
+        groups = _group_codes(groups, len(target))
+    splits = _plan_splits(X, target, resolved, cv, groups, folds, random_state)
     warn_repeated_rows(X, target, splits, stacklevel=4)
     metric = metric or default_metric(target, resolved, splits)
     check_metric(metric, target, splits)
-    n_train = float(np.mean([len(train) for train, _ in splits]))
-    params = dict(estimator_params or {})
-    for reserved in params.keys() & _OWN_PARAMS.keys():
-        raise ComparisonError(
-            f"estimator_params has {reserved!r}, which the comparison sets: use "
-            f"{_OWN_PARAMS[reserved]}= of the comparison"
-        )
-    stops_early = recipe == "default" and min(len(train) for train, _ in splits) >= _AUTO_ROWS
-    if isinstance(cv, TimeSeriesSplit) and stops_early:
-        # epochs are chosen by the latest of the training rows, as the score is that of later ones
-        params = {"validation_split": LatestRows()} | params
-    start = _make_estimator(resolved, recipe)
-    widths = _hidden_widths(hidden, start, n_train)
-    if epochs is None:
-        epochs = default_epochs(n_train) if recipe == "paper" else start.max_iter
-    return ComparisonPlan(
+    plan = ComparisonPlan(
         data=name,
         X=X,
         y=target,
         task=resolved,
         metric=metric,
-        activations=_activations(activations, widths),
         splits=splits,
         seeds=int(seeds),
-        epochs=int(epochs),
-        hidden=widths,
-        n_inputs=_n_inputs(X, resolved, recipe, params),
         test=cast(Test, test),
         device=_computing_device(device),
         random_state=int(random_state),
-        estimator_params=params,
         baselines=_known_baselines(baselines),
-        recipe=recipe,
-        split=split,
+        recipe=cast(Recipe, recipe),
+        split=_describe_splits(cv, groups),
         groups=groups,
     )
+    stops_early = min(len(train) for train, _ in splits) >= _AUTO_ROWS
+    by_time = isinstance(cv, TimeSeriesSplit) and stops_early
+    if models is not None:
+        candidates = make_models(models, resolved, plan.device, plan.target_unit, by_time)
+        return replace(plan, models=candidates)
+    return _plan_networks(plan, activations, epochs, hidden, dict(estimator_params or {}), by_time)
+
+
+def _plan_networks(
+    plan: ComparisonPlan,
+    activations: Sequence[str] | Mapping[str, ActivationSpec] | None,
+    epochs: int | None,
+    hidden: Any,
+    params: dict[str, Any],
+    by_time: bool,
+) -> ComparisonPlan:
+    """Add the networks of a comparison of activations to a plan."""
+    for reserved in params.keys() & _OWN_PARAMS.keys():
+        raise ComparisonError(
+            f"estimator_params has {reserved!r}, which the comparison sets: use "
+            f"{_OWN_PARAMS[reserved]}= of the comparison"
+        )
+    if by_time and plan.recipe == "default":
+        # epochs are chosen by the latest of the training rows, as the score is that of later ones
+        params = {"validation_split": LatestRows()} | params
+    start = _make_estimator(plan.task, plan.recipe)
+    n_train = float(np.mean([len(train) for train, _ in plan.splits]))
+    widths = _hidden_widths(hidden, start, n_train)
+    if epochs is None:
+        epochs = default_epochs(n_train) if plan.recipe == "paper" else start.max_iter
+    return replace(
+        plan,
+        activations=_activations(activations, widths),
+        epochs=int(epochs),
+        hidden=widths,
+        n_inputs=_n_inputs(plan.X, plan.task, plan.recipe, params),
+        estimator_params=params,
+    )
+
+
+def _read_task(X: Any, y: Any, task: str) -> tuple[np.ndarray, Task]:
+    """Read the target, and find its task."""
+    series = read_target(y, _num_samples(X))
+    resolved = find_task(series, task)
+    if resolved == "classification":
+        return classification_target(series), resolved
+    return regression_target(series), resolved
+
+
+def _find_metric(scoring: str, task: Task) -> str:
+    try:
+        return choose_metric(scoring, task).name
+    except ValueError as error:
+        raise ComparisonError(f"scoring: {error}") from error
+
+
+def _group_codes(groups: Any, n_rows: int) -> np.ndarray | None:
+    try:
+        return group_codes(groups, n_rows)
+    except ValueError as error:
+        raise ComparisonError(str(error)) from error
+
+
+def _plan_splits(
+    X: Any, y: np.ndarray, task: Task, cv: Any, groups: np.ndarray | None, folds: int, seed: int
+) -> tuple[Split, ...]:
+    if cv is None and groups is None:
+        return make_splits(y, task, folds, seed)
+    pairs = cv
+    if cv is None and groups is not None:
+        pairs = group_folds(y, task, folds, groups, seed)
+    return given_splits(X, y, task, pairs, groups)
+
+
+def _describe_splits(cv: Any, groups: np.ndarray | None) -> str:
+    """Describe the folds: random, groups, the name of a splitter, or as given."""
+    by_group = cv is None or isinstance(cv, GroupKFold | StratifiedGroupKFold)
+    if by_group:
+        return "random" if groups is None else "groups"
+    if hasattr(cv, "split"):
+        return str(getattr(cv, "name", type(cv).__name__))
+    return "as given"
 
 
 def _make_estimator(task: Task, recipe: Recipe, **params: Any) -> BaseMLP:

@@ -17,9 +17,9 @@ Progress = Callable[[float], None]
 
 @contextmanager
 def progress_bar(
-    progress: Progress | bool | None, data: str, total: int, refit: bool
+    progress: Progress | bool | None, data: str, total: int, noun: str, refit: bool
 ) -> Iterator[Progress]:
-    """Yield what to call with the number of networks that are trained: the user's, or a bar's.
+    """Yield what to call with the number of finished fits: the user's, or a bar's.
 
     With ``refit`` one more is trained than the ``total`` that is shown. The bar is drawn on a
     terminal's standard error or below a notebook's cell; elsewhere, as in a pipe, nothing is.
@@ -35,7 +35,7 @@ def progress_bar(
     bar = make_bar(
         TextColumn("{task.description}", markup=False, table_column=name),
         BarColumn(min(40, max(4, width - width // 4 - 36))),
-        TextColumn(f"{{task.fields[shown]:.0f}}/{total} networks"),
+        TextColumn(f"{{task.fields[shown]:.0f}}/{total} {noun}s"),
         left_column(),
         transient=True,
     )

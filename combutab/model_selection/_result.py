@@ -10,15 +10,17 @@ import pandas as pd
 
 from combutab.core.html import ChartRow, interval_chart, result_html
 from combutab.core.metrics import METRICS, Metric
-from combutab.estimators import BaseMLP
-from combutab.model_selection._plan import Task, epoch_words
+from combutab.core.text import counted
+from combutab.model_selection._plan import epoch_words
+from combutab.model_selection._sentences import write_advice
+from combutab.model_selection._target import Task
 
 _WIDER = 3.0  # times the activations' own range: further off, baselines would squeeze them
 
 
 @dataclass(frozen=True, eq=False)
-class ActivationComparison:
-    """Result of `compare_activations`.
+class ModelComparison:
+    """Result of `compare_models` and `compare_activations`.
 
     Attributes
     ----------
@@ -26,31 +28,33 @@ class ActivationComparison:
         Name of the data set.
     task : {"classification", "regression"}
     metric : str
-        The column of ``results`` by which the activations are compared.
+        The column of ``results`` by which the activations or models are compared.
     results : DataFrame, one row per fit
-        data, activation, fold, seed, n_train, n_test, the task's scores (roc_auc, log_loss,
-        accuracy, balanced_accuracy, average_precision, f1, f1_macro; or r2, mae, rmse, mse, mape),
-        seconds, epochs, and constant (whether the network predicts the same class, or nearly the
-        same number, for all rows of its test fold although their targets differ). mae and rmse are
-        in standard deviations of the target, mse in variances, mape in shares of the target. A fit
-        that diverged has NaN for its scores.
-    summary : DataFrame, one row per activation, the best first
-        As from `combutab.evaluation.compare_with_best`: activation, mean, low, high, mean_rank, p,
-        distinguishable, n_resamples, test. The 95 % intervals from low to high are clipped to the
-        range of the score. If the guess is a baseline, also p_guess (p-value of the same test
-        against the guess by ``guess_metric``, Holm-adjusted over the activations) and beats_guess
-        (whether the activation is better and p_guess < 0.05). Activations with a failed fit are
-        left out.
+        data, activation or model, fold, seed, n_train, n_test, the task's scores (roc_auc,
+        log_loss, accuracy, balanced_accuracy, average_precision, f1, f1_macro; or r2, mae, rmse,
+        mse, mape), seconds, epochs (only of activations), and constant (whether the predictions are
+        the same class, or nearly the same number, for all rows of the test fold although their
+        targets differ). mae and rmse are in standard deviations of the target, mse in variances,
+        mape in shares of the target. A fit that diverged has NaN for its scores.
+    summary : DataFrame, one row per activation or model, the best first
+        As from `combutab.evaluation.compare_with_best`: activation or model, mean, low, high,
+        mean_rank, p, distinguishable, n_resamples, test. The 95 % intervals from low to high are
+        clipped to the range of the score. If the guess is a baseline, also p_guess (p-value of the
+        same test against the guess by ``guess_metric``, Holm-adjusted over the rows) and
+        beats_guess (whether the row is better and p_guess < 0.05). Activations and models with a
+        failed fit are left out.
     sentences : str
-        The result in sentences, one per line.
+        The result in sentences, one per line. The last one is the advice.
     best : str
-        The activation with the best mean, even if it does not beat the guess (see ``winner``).
-    best_estimator : MLPClassifier, MLPRegressor or None
-        The best activation's network, fitted to all rows; None with ``refit=False``.
+        The activation or model with the best mean, even if it does not beat the guess (see
+        ``winner``).
+    best_estimator : estimator or None
+        The best model, or the network of the best activation, fitted to all rows; None with
+        ``refit=False``.
     settings : dict
-        The settings, with the values that were chosen for ``"auto"`` and None: recipe, seeds,
-        folds, epochs, hidden, split, test, device, random_state, baselines, and the
-        ``estimator_params``.
+        The settings, with the values that were chosen for ``"auto"`` and None: seeds, folds, split,
+        test, device, random_state and baselines; for activations also recipe, epochs, hidden and
+        the ``estimator_params``, for models their parameters.
     baselines : DataFrame, one row per baseline, the best first
         baseline, mean, low, high, n_resamples and test as in ``summary``; p (p-value of the best
         activation against the baseline by ``metric``) and distinguishable (whether p < 0.05). p is
@@ -77,7 +81,7 @@ class ActivationComparison:
     summary: pd.DataFrame
     sentences: str
     best: str
-    best_estimator: BaseMLP | None
+    best_estimator: Any
     settings: dict[str, Any]
     baselines: pd.DataFrame = field(default_factory=pd.DataFrame)
     baseline_results: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -85,10 +89,20 @@ class ActivationComparison:
     guess_metric: str = ""
 
     @property
+    def group(self) -> str:
+        """The first column of the summary: activation or model."""
+        return str(self.summary.columns[0])
+
+    @property
     def winner(self) -> str | None:
-        """The best activation, if it beats the guess or there is no guess; else None."""
+        """The best one, if it beats the guess or there is no guess; else None."""
         beats = self.summary.get("beats_guess")
         return self.best if beats is None or bool(beats.iloc[0]) else None
+
+    @property
+    def advice(self) -> str:
+        """What to do, in a sentence or two."""
+        return write_advice(self.summary, self.baselines, self.measure.greater_is_better)
 
     @property
     def measure(self) -> Metric:
@@ -97,7 +111,7 @@ class ActivationComparison:
 
     def _repr_html_(self) -> str:
         """The result in a notebook: means with their intervals, the sentences, and the tables."""
-        kinds = (("activation", self.summary, False), ("baseline", self.baselines, True))
+        kinds = ((self.group, self.summary, False), ("baseline", self.baselines, True))
         rows = [
             ChartRow(str(line[kind]), line["mean"], line["low"], line["high"], baseline)
             for kind, table, baseline in kinds
@@ -106,11 +120,11 @@ class ActivationComparison:
         ends = shown_range(self.results, self.summary, self.metric, self.baselines)
         caption = f"Mean {self.measure.description} and 95 % interval; baselines in orange."
         return result_html(
-            f"{self.data}: which activation is best? {self.measure.title}, {self.design}",
+            f"{self.data}: which {self.group} is best? {self.measure.title}, {self.design}",
             self.sentences.splitlines(),
             interval_chart(rows, ends, caption),
             caption,
-            [("Activations", self.summary), ("Baselines", self.baselines)],
+            [(f"{self.group.capitalize()}s", self.summary), ("Baselines", self.baselines)],
         )
 
     @property
@@ -120,18 +134,23 @@ class ActivationComparison:
         kind = {"random": "", "groups": " of whole groups"}
         split = self.settings.get("split", "random")  # results of earlier versions have none
         by = kind.get(split, f" ({split})")
-        return f"{folds} folds{by} x {seeds} seed{'s' * (seeds > 1)}, {epoch_words(self.settings)}"
+        design = f"{folds} folds{by} x {counted(seeds, 'seed')}"
+        return f"{design}, {epoch_words(self.settings)}" if "epochs" in self.settings else design
+
+
+ActivationComparison = ModelComparison
+"""Result of `compare_activations`, the same class as that of `compare_models`."""
 
 
 def shown_range(
     results: pd.DataFrame, summary: pd.DataFrame, metric: str, baselines: pd.DataFrame
 ) -> tuple[float, float]:
-    """Return the ends of an axis that shows all activations, and the baselines near them.
+    """Return the ends of an axis that shows all activations or models, and the baselines near them.
 
     Parameters
     ----------
     results, summary, baselines : DataFrame
-        Attributes of an `ActivationComparison`; ``baselines`` may be empty.
+        Attributes of a `ModelComparison`; ``baselines`` may be empty.
     metric : str
         Column of ``results``.
 
@@ -147,8 +166,9 @@ def shown_range(
     >>> shown_range(results, summary, "r2", baselines)
     (0.2, 0.8)
     """
-    folds = results.groupby(["activation", "fold"])[metric].mean()
-    complete_folds = folds[folds.index.get_level_values("activation").isin(summary["activation"])]
+    group = summary.columns[0]
+    folds = results.groupby([group, "fold"])[metric].mean()
+    complete_folds = folds[folds.index.get_level_values(group).isin(summary[group])]
     values = np.concatenate([complete_folds, summary["low"], summary["high"]])
     low, high = float(values.min()), float(values.max())
     room = _WIDER * ((high - low) or 0.05 * abs(low) or 0.5)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin
 
 from combutab.core.predictions import class_positions
 from combutab.core.scorers import positive_class, score_predictions
@@ -71,16 +70,16 @@ def score_regressor(
     return score_numbers(estimator.predict(X), y, target_std)
 
 
-def score_network(
-    estimator: BaseMLP, X: Any, y: np.ndarray, target_std: float, positive: int
+def score_estimator(
+    estimator: Any, X: Any, y: np.ndarray, task: str, target_std: float, positive: int
 ) -> tuple[dict[str, float], bool]:
-    """Score a network, and tell whether its predictions are constant though the targets differ.
+    """Score an estimator, and tell whether its predictions are constant though the targets differ.
 
     Constant predictions are the same class, or numbers that differ by less than a thousandth of
     ``target_std``.
     """
     differ = len(np.unique(y)) > 1
-    if not isinstance(estimator, ClassifierMixin):
+    if task == "regression":
         predicted = estimator.predict(X)
         constant = differ and np.ptp(predicted) < _CONSTANT * target_std
         return score_numbers(predicted, y, target_std), bool(constant)

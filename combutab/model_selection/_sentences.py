@@ -9,8 +9,10 @@ import pandas as pd
 
 from combutab.core.metrics import METRICS, NOT_SHOWN
 from combutab.core.text import counted, join_names, join_with_smallest_p
+from combutab.estimators import MLPClassifier
 from combutab.evaluation import holm, p_words, summarise
 from combutab.model_selection._baselines import GUESSES
+from combutab.model_selection._models import SIMPLEST_FIRST
 from combutab.model_selection._plan import ComparisonPlan
 from combutab.model_selection._significance import ALPHA, fold_means
 
@@ -43,8 +45,8 @@ def _guess_sentences(
     others_beat: str,
 ) -> list[str]:
     best, metric = summary.iloc[0], plan.guess_metric
-    name, label, p = best["activation"], METRICS[plan.task][metric].title, p_words(best["p_guess"])
-    mean, score = float(guesses[metric].mean()), _mean_score(results, name, metric)
+    name, label, p = best.iloc[0], METRICS[plan.task][metric].title, p_words(best["p_guess"])
+    mean, score = float(guesses[metric].mean()), _mean_score(results, plan.group, name, metric)
     guess = f"guessing ({GUESSES[metric]}) has a mean {label} of {mean:.4g}"
     beaten = summary["beats_guess"].astype(bool)
     if best["beats_guess"]:
@@ -57,18 +59,18 @@ def _guess_sentences(
             lines += _no_better_words(plan, best, float(guesses[plan.metric].mean()))
         if not beaten.all():
             unbeaten = summary[~beaten]
-            names = join_with_smallest_p(unbeaten["activation"], unbeaten["p_guess"])
+            names = join_with_smallest_p(unbeaten[plan.group], unbeaten["p_guess"])
             level = f"at the {100 * ALPHA:g} % level"
             lines.append(f"Not significantly better than guessing {level}: {names}.")
         return lines
     none = f"{name}, which has the best mean, is not significantly better than guessing by {label}"
     if not beaten.any():
-        none = f"No activation is significantly better than guessing by {label}"
+        none = f"No {plan.group} is significantly better than guessing by {label}"
     n, k = len(summary), int(best["n_resamples"])
     if plan.test == "wilcoxon" and n * 2.0 ** (1 - k) >= ALPHA:
         why = (
             f"with {k} resamples the Wilcoxon test cannot find a significant difference for "
-            f"{counted(n, 'activation')}"
+            f"{counted(n, plan.group)}"
         )
     elif plan.is_better(score, mean, metric):
         why = f"{name} is not significantly different from it ({p})"
@@ -77,13 +79,14 @@ def _guess_sentences(
     return [
         f"{none}: {guess}, and {why}.",
         *([others_beat] if others_beat else ()),
-        f"Among the activations, {first}",
+        f"Among the {plan.group}s, {first}",
         *_beating_sentence(summary[beaten]),
     ]
 
 
 def _beating_sentence(rows: pd.DataFrame) -> list[str]:
-    names = (f"{name} ({p_words(p)})" for name, p in rows[["activation", "p_guess"]].to_numpy())
+    pairs = zip(rows.iloc[:, 0], rows["p_guess"], strict=True)
+    names = (f"{name} ({p_words(p)})" for name, p in pairs)
     return [f"Significantly better than guessing: {', '.join(names)}."] if len(rows) else []
 
 
@@ -100,12 +103,12 @@ def _no_better_words(plan: ComparisonPlan, best: pd.Series, guess: float) -> lis
 def _measures_sentence(
     plan: ComparisonPlan, summary: pd.DataFrame, results: pd.DataFrame, guesses: pd.DataFrame
 ) -> str:
-    """Give the best activation's mean by the other measures, and their units."""
-    best = summary["activation"].iloc[0]
+    """Give the mean of the best one by the other measures, and their units."""
+    best = str(summary.iloc[0, 0])
     scores_listed: list[str] = []
     units: dict[str, list[str]] = {}
     for metric, measure in METRICS[plan.task].items():
-        score = _mean_score(results, best, metric)
+        score = _mean_score(results, plan.group, best, metric)
         if metric not in (plan.metric, *NOT_SHOWN) and np.isfinite(score):
             guess = f" (guessing {guesses[metric].mean():.3g})" if len(guesses) else ""
             scores_listed.append(f"{measure.title} {score:.4g}{guess}")
@@ -120,22 +123,22 @@ def _measures_sentence(
     )
 
 
-def _mean_score(results: pd.DataFrame, activation: str, metric: str) -> float:
-    return float(results.loc[results["activation"] == activation, metric].mean(skipna=False))
+def _mean_score(results: pd.DataFrame, group: str, name: str, metric: str) -> float:
+    return float(results.loc[results[group] == name, metric].mean(skipna=False))
 
 
 def _learner_sentences(
     plan: ComparisonPlan, summary: pd.DataFrame, learners: pd.DataFrame
 ) -> list[str]:
-    """Compare the best activation with the trained baselines."""
-    best = summary.iloc[0]
+    """Compare the best one with the trained baselines."""
+    best, name = summary.iloc[0], str(summary.iloc[0, 0])
     better = learners["mean"].map(lambda mean: plan.is_better(mean, best["mean"]))
     differs = learners["distinguishable"].astype(bool)
     lines = []
     for rows, verdict in (
-        (learners[differs & better], f"Better than {best['activation']}"),
-        (learners[~differs], f"Baselines not significantly different from {best['activation']}"),
-        (learners[differs & ~better], f"Worse than {best['activation']}"),
+        (learners[differs & better], f"Better than {name}"),
+        (learners[~differs], f"Baselines not significantly different from {name}"),
+        (learners[differs & ~better], f"Worse than {name}"),
     ):
         names_and_scores = [
             f"{name} {mean:.4g} ({p_words(p)})"
@@ -148,15 +151,15 @@ def _learner_sentences(
 
 def _constant_sentences(plan: ComparisonPlan, results: pd.DataFrame) -> list[str]:
     """Name the networks that give the same answer to all rows."""
-    counts = results.groupby("activation", sort=False)["constant"].sum()
+    counts = results.groupby(plan.group, sort=False)["constant"].sum()
     n_fits = len(plan.splits) * plan.seeds
     answer = "the same class" if plan.task == "classification" else "nearly the same number"
     if not counts.any():
         return []
     if (counts == n_fits).all():
-        which = f"All {counts.sum()} networks"
+        which = f"All {counts.sum()} {plan.fit_noun}s"
     else:
-        which = "Networks of " + join_names(
+        which = f"{plan.fit_noun.capitalize()}s of " + join_names(
             f"{name} ({n} of {n_fits})" for name, n in counts.items() if n
         )
     return [f"{which} predict {answer} for every row of their test fold."]
@@ -165,10 +168,10 @@ def _constant_sentences(plan: ComparisonPlan, results: pd.DataFrame) -> list[str
 def other_measures(
     plan: ComparisonPlan, summary: pd.DataFrame, results: pd.DataFrame, scored: pd.DataFrame
 ) -> str:
-    """Name the metrics by which an activation beats the guess, if the best one does not.
+    """Name the metrics by which one beats the guess, if the best by the metric does not.
 
-    All activations and metrics are tested together, with Holm's correction. The sentence is empty
-    if there is no such metric.
+    All rows of the summary and metrics are tested together, with Holm's correction. The sentence
+    is empty if there is no such metric.
     """
     if "beats_guess" not in summary or summary["beats_guess"].iloc[0]:
         return ""
@@ -187,4 +190,59 @@ def other_measures(
         if p < ALPHA and ahead > best.get(metric, (0.0, ""))[0]:
             best[metric] = ahead, f"{words}, {p_words(p)})"
     listing = join_names(f"by {words}" for _, words in best.values()) if best else ""
-    return f"Some activation is significantly better than guessing {listing}." if best else ""
+    return f"Some {plan.group} is significantly better than guessing {listing}." if best else ""
+
+
+def write_advice(summary: pd.DataFrame, baselines: pd.DataFrame, greater_is_better: bool) -> str:
+    """Say what to do in a sentence or two, from the tables of a `ModelComparison`."""
+    group, best = str(summary.columns[0]), summary.iloc[0]
+    name = str(best.iloc[0])
+    if not best.get("beats_guess", True):
+        return (
+            f"No choice of the {group} helps here: {name} is not better than guessing. Check the "
+            "target and the columns, or collect more rows."
+        )
+    similar = summary.loc[~summary["distinguishable"].astype(bool), group].tolist()
+    if group == "model":
+        return _advise_model(summary, similar)
+    learners = baselines[baselines["baseline"] != "guess"] if len(baselines) else baselines
+    for line in learners.to_dict("records"):
+        is_better = (line["mean"] > best["mean"]) == greater_is_better
+        if line["distinguishable"] and is_better:
+            return f"Use {line['baseline']} instead of a network: it is significantly better."
+        is_near = is_better or best["low"] <= line["mean"] <= best["high"]
+        if line["baseline"] == "linear" and is_near and not line["distinguishable"]:
+            return "The linear model is as good as the best network, and simpler: use it."
+    return _advise_activation(name, similar, summary[group].tolist())
+
+
+def _advise_model(summary: pd.DataFrame, similar: list[str]) -> str:
+    """Advise the simplest model whose mean is in the interval of the best one."""
+    best = summary.iloc[0]
+    is_near = summary["mean"].between(best["low"], best["high"])
+    near = set(similar) & set(summary.loc[is_near, "model"])
+    name = best["model"]
+    simplest = next((model for model in SIMPLEST_FIRST if model in near), name)
+    if simplest != name:
+        return f"Use {simplest}: it is simpler than {name}, and not significantly different."
+    if len(summary) == 1:
+        return f"Use {name}."
+    if len(similar) == 1:
+        return f"Use {name}: it is significantly better than the others."
+    return (
+        f"Use {name}, which has the best mean. It is not significantly different from "
+        f"{join_names(similar[1:], 3)}."
+    )
+
+
+def _advise_activation(best: str, similar: list[str], names: list[str]) -> str:
+    default = str(MLPClassifier().activation)
+    if best == default:
+        return f"Keep the default activation, {default}."
+    if default in similar:
+        return f"Keep the default activation, {default}: no other is significantly better."
+    if default in names:
+        return f"Use {best}: it is significantly better than the default activation, {default}."
+    if len(similar) > 1:
+        return f"Use any of {join_names(similar, 3)}: their differences are not significant."
+    return f"Use {best}."

@@ -1,4 +1,4 @@
-"""Significance tests of a comparison: activations against baselines."""
+"""Significance tests of a comparison: activations or models against baselines."""
 
 from __future__ import annotations
 
@@ -56,6 +56,7 @@ def judge(
 
 
 def fold_means(results: pd.DataFrame, summary: pd.DataFrame, metric: str) -> dict[str, np.ndarray]:
-    """Each activation's scores by fold, the mean of its seeds, in the order of the summary."""
-    folds = results.groupby(["activation", "fold"])[metric].mean()
-    return {name: folds[name].to_numpy() for name in summary["activation"]}
+    """Scores by fold, averaged over the seeds, in the order of the summary."""
+    group = summary.columns[0]
+    folds = results.groupby([group, "fold"])[metric].mean()
+    return {name: folds[name].to_numpy() for name in summary[group]}

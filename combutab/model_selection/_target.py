@@ -157,7 +157,7 @@ def _check_class_sizes(classes: np.ndarray, counts: np.ndarray, folds: int) -> N
         warnings.warn(
             f"{_class_words(rare)} fewer rows than there are folds ({folds}): not every test fold "
             "has such a class",
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from combutab.core.text import p_relation
 from combutab.evaluation import NemenyiResult
-from combutab.model_selection import ActivationComparison, shown_range
+from combutab.model_selection import ModelComparison, shown_range
 from combutab.plotting._display import Display, new_figure, outside_legend, tidy
 
 if TYPE_CHECKING:
@@ -26,16 +26,16 @@ _FIRST_BAR, _BAR_ROW, _BRACKET, _TOP = 0.55, 0.45, -1.6, -2.7  # label rows
 
 
 class ActivationComparisonDisplay(Display):
-    """Plot of the result of `compare_activations`: means with intervals, and folds as dots.
+    """Plot of a comparison of activations or models: means with intervals, and folds as dots.
 
-    The best activation is on top. Filled blue circles are activations that are not significantly
+    The best one is on top. Filled blue circles are those that are not significantly
     different from it, open vermilion diamonds are the others. Baselines are grey squares below the
     activations. A baseline that is far from all activations is an arrow at the edge with its mean,
     so that the activations stay apart.
 
     Parameters
     ----------
-    comparison : ActivationComparison
+    comparison : ModelComparison
 
     Attributes
     ----------
@@ -57,17 +57,17 @@ class ActivationComparisonDisplay(Display):
     True
     """
 
-    def __init__(self, *, comparison: ActivationComparison) -> None:
+    def __init__(self, *, comparison: ModelComparison) -> None:
         self.comparison = comparison
 
     @classmethod
-    def from_results(cls, comparison: ActivationComparison, *, ax: Any = None) -> Self:
+    def from_results(cls, comparison: ModelComparison, *, ax: Any = None) -> Self:
         """Draw a comparison.
 
         Parameters
         ----------
-        comparison : ActivationComparison
-            Result of `combutab.model_selection.compare_activations`.
+        comparison : ModelComparison
+            Result of `compare_activations` or `compare_models`.
         ax : matplotlib.axes.Axes, optional
             Axes to draw into; by default those of a new figure.
 
@@ -81,16 +81,16 @@ class ActivationComparisonDisplay(Display):
         """Draw the comparison again; ``ax`` as in ``from_results``."""
         comparison = self.comparison
         summary, baselines = comparison.summary, comparison.baselines
-        names = summary["activation"].tolist()
+        names = summary[comparison.group].tolist()
         names += [] if baselines.empty else baselines["baseline"].tolist()
         n_folds = int(summary["n_resamples"].iloc[0])
         (axes,) = self._make_panels(ax, 1, 1, (7.2, 1.9 + _ROW * len(names)))
-        folds = comparison.results.groupby(["activation", "fold"])[comparison.metric].mean()
+        folds = comparison.results.groupby([comparison.group, "fold"])[comparison.metric].mean()
         offsets = np.linspace(-_SPREAD, _SPREAD, n_folds)
         for row, (_, line) in enumerate(summary.iterrows()):
             differs = bool(line["distinguishable"])
             color = _DIFFERENT if differs else _NOT_DIFFERENT
-            _draw_folds(axes, folds[line["activation"]].to_numpy(), row + offsets)
+            _draw_folds(axes, folds[line[comparison.group]].to_numpy(), row + offsets)
             axes.hlines(row, line["low"], line["high"], color=color, linewidth=1.8, zorder=3)
             axes.plot(
                 line["mean"],
@@ -111,7 +111,7 @@ class ActivationComparisonDisplay(Display):
         tidy(axes, grid="x")
         axes.spines["left"].set_visible(False)
         axes.set_xlabel(comparison.measure.description)
-        axes.set_ylabel("activation" if baselines.empty else "activation, baseline")
+        axes.set_ylabel(comparison.group + ", baseline" * (not baselines.empty))
         axes.set_title(
             f"{comparison.data}: {comparison.design}",
             loc="left",
@@ -131,14 +131,14 @@ class ActivationComparisonDisplay(Display):
         return self
 
 
-def plot_comparison(comparison: ActivationComparison) -> Figure:
-    """Plot the result of `compare_activations`: means with intervals, and folds as dots.
+def plot_comparison(comparison: ModelComparison) -> Figure:
+    """Plot a comparison of activations or models: means with intervals, and folds as dots.
 
     It is the figure of `ActivationComparisonDisplay`.
 
     Parameters
     ----------
-    comparison : ActivationComparison
+    comparison : ModelComparison
 
     Returns
     -------
@@ -163,7 +163,7 @@ def _draw_folds(axes: Any, scores: np.ndarray, rows: np.ndarray) -> None:
     axes.scatter(scores, rows, s=20, color="0.45", edgecolors="white", linewidths=0.6, zorder=5)
 
 
-def _draw_baselines(axes: Any, comparison: ActivationComparison, offsets: np.ndarray) -> None:
+def _draw_baselines(axes: Any, comparison: ModelComparison, offsets: np.ndarray) -> None:
     """Below the activations, within their range or at its edge."""
     metric, baselines = comparison.metric, comparison.baselines
     rows = comparison.baseline_results.sort_values("fold").groupby("baseline")[metric]

@@ -1,4 +1,4 @@
-"""The page of a comparison of activations."""
+"""The page of a comparison of activations or models."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from combutab._version import __version__
 from combutab.core.metrics import METRICS, NOT_SHOWN
 from combutab.core.text import format_p, join_names, one_line
 from combutab.evaluation import interval_words
-from combutab.model_selection import GUESSES, ActivationComparison
+from combutab.model_selection import GUESSES, ModelComparison
 from combutab.plotting import plot_comparison
 from combutab.reports._charts import shorten_middle
 from combutab.reports._page import (
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 # ---- The verdict of a comparison for a reader in a hurry: three questions, a card each -----------
 
+_NOUNS = {"activation": "activation function", "model": "model"}
 _NAMED = 3  # names in a sentence before the others are counted
 # The score of a model in a sentence, and the format of the number
 _PHRASES = {
@@ -61,8 +62,8 @@ class Card:
     notes: tuple[str, ...] = ()
 
 
-def verdict_cards(comparison: ActivationComparison) -> list[Card]:
-    """Answer which activation is best, whether it learned, and whether it is worth a network."""
+def verdict_cards(comparison: ModelComparison) -> list[Card]:
+    """Answer which one is best, whether it learned, and whether it is worth a network."""
     cards = [_best_card(comparison), _guess_card(comparison), _learners_card(comparison)]
     return [card for card in cards if card is not None]
 
@@ -78,10 +79,10 @@ def _score_told(metric: str, value: float) -> str:
     return _PHRASES[metric][0].format(_score_in_words(metric, value))
 
 
-def _best_card(comparison: ActivationComparison) -> Card:
+def _best_card(comparison: ModelComparison) -> Card:
     best, contenders = comparison.best, comparison.summary.iloc[1:]
     differs = contenders["distinguishable"].astype(bool)
-    near, behind = contenders["activation"][~differs], contenders["activation"][differs]
+    near, behind = contenders[comparison.group][~differs], contenders[comparison.group][differs]
     if not len(contenders):
         case, level, word = "alone", "unknown", "only one"
     elif differs.all():
@@ -91,12 +92,13 @@ def _best_card(comparison: ActivationComparison) -> Card:
     else:
         case, level, word = "open", "unknown", "not decided"
     lists: dict[str, Any] = {"near": near, "behind": behind, "together": [best, *near]}
-    names = {name: join_names(activations, _NAMED) for name, activations in lists.items()}
-    short, *said = say("best_card", why=case, best=one_line(best), **names)
-    return Card("Best activation", level, word, short, tuple(said))
+    names = {name: join_names(group, _NAMED) for name, group in lists.items()}
+    noun = _NOUNS[comparison.group]
+    short, *said = say("best_card", why=case, noun=noun, best=one_line(best), **names)
+    return Card(f"Best {comparison.group}", level, word, short, tuple(said))
 
 
-def _guess_card(comparison: ActivationComparison) -> Card:
+def _guess_card(comparison: ModelComparison) -> Card:
     line, metric = comparison.summary.iloc[0], comparison.guess_metric
     label = METRICS[comparison.task][metric].title
     low, high = (_score_in_words(comparison.metric, line[end]) for end in ("low", "high"))
@@ -112,12 +114,13 @@ def _guess_card(comparison: ActivationComparison) -> Card:
         level, word = ("fair", f"not by {label}") if other_measures else ("poor", "no")
     if metric != comparison.metric:
         of_best = comparison.results.loc[
-            comparison.results["activation"] == comparison.best, metric
+            comparison.results[comparison.group] == comparison.best, metric
         ]
         score += f" and {_score_told(metric, float(of_best.mean()))}"
     short, *said = say(
         "guess_card",
         why=why,
+        noun=_NOUNS[comparison.group],
         best=one_line(comparison.best),
         score=score,
         label=label,
@@ -130,7 +133,7 @@ def _guess_card(comparison: ActivationComparison) -> Card:
     return Card(subject, level, word, short, tuple(said))
 
 
-def _learners_card(comparison: ActivationComparison) -> Card | None:
+def _learners_card(comparison: ModelComparison) -> Card | None:
     if comparison.baselines.empty:
         return None
     table = comparison.baselines[comparison.baselines["baseline"] != "guess"]
@@ -166,7 +169,7 @@ def _learners_card(comparison: ActivationComparison) -> Card | None:
 _NAME = 24  # letters of a name at the axis of the plot
 
 
-def dot_plot(comparison: ActivationComparison) -> Markup:
+def dot_plot(comparison: ModelComparison) -> Markup:
     """Draw `plot_comparison` without title, and with short names."""
     with svg_style():
         figure = plot_comparison(comparison)
@@ -178,14 +181,14 @@ def dot_plot(comparison: ActivationComparison) -> Markup:
             for label in axes.get_yticklabels()
         ]
         axes.set_yticks(axes.get_yticks(), names, parse_math=False)
-        title = f"Scores of the activations: {comparison.measure.description}"
+        title = f"Scores of the {comparison.group}s: {comparison.measure.description}"
         return inline_svg(figure, title, _description(comparison), kind="fixed")
 
 
-def _description(comparison: ActivationComparison) -> str:
+def _description(comparison: ModelComparison) -> str:
     """Describe the plot in text: each mean, its interval and the result of the test."""
     descriptions = []
-    for kind, table in (("activation", comparison.summary), ("baseline", comparison.baselines)):
+    for kind, table in ((comparison.group, comparison.summary), ("baseline", comparison.baselines)):
         for _, line in table.iterrows():
             ends = interval_words(line["low"], line["high"])
             descriptions.append(
@@ -196,14 +199,14 @@ def _description(comparison: ActivationComparison) -> str:
     return "; ".join(descriptions)
 
 
-# ---- The page of a comparison of activations -----------------------------------------------------
+# ---- The page of a comparison --------------------------------------------------------------------
 
 _TESTS = {"corrected-t": "corrected resampled t-test", "wilcoxon": "Wilcoxon's signed-rank test"}
 _NARROW = 0.01  # of the largest mean: an interval that three digits would not show
 _VERDICTS = {True: "significantly different", False: "not significantly different"}
 
 
-def comparison_page(comparison: ActivationComparison) -> str:
+def comparison_page(comparison: ModelComparison) -> str:
     """Render the comparison as one self-contained HTML page."""
     settings = comparison.settings
     return render(
@@ -229,19 +232,24 @@ def comparison_page(comparison: ActivationComparison) -> str:
         picture=dot_plot(comparison),
         folds=_fold_table(comparison),
         other=_other(comparison),
-        made={
-            **settings,
-            "test": _TESTS[settings["test"]],
-            "hidden": f"{' and '.join(map(str, settings['hidden']))} units",
-            "baselines": ", ".join(settings["baselines"]) or "none",
-        },
+        noun=_NOUNS[comparison.group],
+        made=_settings(settings),
         versions=versions(),
         test=str(comparison.summary["test"].iloc[0]),
     )
 
 
-def _score_rows(comparison: ActivationComparison, table: pd.DataFrame) -> list[dict[str, str]]:
-    """One row per activation or baseline, the best first; ``verdict`` is the result of the test."""
+def _settings(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings as the page shows them."""
+    rows = settings | {"test": _TESTS[settings["test"]]}
+    rows["baselines"] = ", ".join(settings["baselines"]) or "none"
+    if "hidden" in settings:
+        rows["hidden"] = f"{' and '.join(map(str, settings['hidden']))} units"
+    return rows | rows.pop("models", {})
+
+
+def _score_rows(comparison: ModelComparison, table: pd.DataFrame) -> list[dict[str, str]]:
+    """One row per activation, model or baseline; ``verdict`` is the result of the test."""
     digits = _digits(comparison)
     best = "best" if comparison.winner else "best mean, not better than guessing"
     return [
@@ -259,27 +267,27 @@ def _score_rows(comparison: ActivationComparison, table: pd.DataFrame) -> list[d
     ]
 
 
-def _fold_table(comparison: ActivationComparison) -> dict[str, Any]:
+def _fold_table(comparison: ModelComparison) -> dict[str, Any]:
     """Each fold's score, the mean of its seeds: the dots of the chart as numbers."""
     wide = comparison.results.pivot_table(
-        index="activation", columns="fold", values=comparison.metric
+        index=comparison.group, columns="fold", values=comparison.metric
     )
-    wide = wide.loc[comparison.summary["activation"]]
+    wide = wide.loc[comparison.summary[comparison.group]]
     return {
         "names": [str(int(fold) + 1) for fold in wide.columns],
         "rows": _number_rows(wide, [_digits(comparison)] * wide.shape[1]),
     }
 
 
-def _other(comparison: ActivationComparison) -> dict[str, Any]:
+def _other(comparison: ModelComparison) -> dict[str, Any]:
     """Means of the measures, the compared one first."""
     task_metrics = METRICS[comparison.task]
     other_metrics = (name for name in task_metrics if name not in (comparison.metric, *NOT_SHOWN))
     metrics = [comparison.metric, *other_metrics]
     means = (
-        comparison.results.groupby("activation")[metrics]
+        comparison.results.groupby(comparison.group)[metrics]
         .mean()
-        .loc[comparison.summary["activation"]]
+        .loc[comparison.summary[comparison.group]]
     )
     digits = [
         _decimals_shown(means[name]) + 1 for name in metrics
@@ -299,7 +307,7 @@ def _number_rows(table: pd.DataFrame, decimals: Sequence[int]) -> list[tuple[str
     ]
 
 
-def _digits(comparison: ActivationComparison) -> int:
+def _digits(comparison: ModelComparison) -> int:
     """Decimals of the scores: one more where an interval is narrow."""
     summary = comparison.summary
     narrow = (summary["high"] - summary["low"]).min() < _NARROW * summary["mean"].abs().max()

@@ -131,6 +131,21 @@ def test_without_data_two_data_sets_are_compared(tmp_path, monkeypatch, capsys, 
     assert labels.tolist() == ["benign", "malignant"]
 
 
+def test_models_are_compared_instead_of_activations(folder, capsys, files):
+    command = ["compare", "iris.csv", "--target", "kind", "--models", "linear,boosting"]
+    assert main([*command, "--folds", "3", "--report", "models.html"]) == 0
+    out, err = capsys.readouterr()
+    assert "training 6 fits (2 models x 3 folds x 1 seed), on " in err
+    assert "\nmodel " in out
+    assert "\nAdvice: Use " in out
+    written = [f"combutab-compare/{name}" for name in WRITTEN if "model" not in name]
+    assert files(folder) == sorted([*written, "iris.csv", "models.html"])
+    results = pd.read_csv("combutab-compare/results.csv")
+    assert results["model"].unique().tolist() == ["linear", "boosting"]
+    assert main([*command, "--epochs", "3"]) == 2
+    assert "--epochs cannot be used with --models" in capsys.readouterr().err
+
+
 def test_long_run_is_announced_and_interruptible(folder, capsys, monkeypatch, files):
     def interrupt(*arguments, **options):
         raise KeyboardInterrupt
@@ -141,7 +156,7 @@ def test_long_run_is_announced_and_interruptible(folder, capsys, monkeypatch, fi
     assert main(["compare", "iris.csv", *options]) == 130
     out, err = capsys.readouterr()
     assert out == ""
-    assert "This may take about 0 minutes on two cores. To shorten it, use --seeds 1" in err
+    assert "This may take about 10 seconds on two cores. To shorten it, use --seeds 1" in err
     assert err.splitlines()[-1] == (
         "combutab: interrupted; no network was finished, so no scores are kept"
     )
