@@ -22,7 +22,7 @@ from combutab.core.rng import seed_from
 from combutab.core.scorers import score_predictions
 from combutab.core.threads import limit_openmp, tree_threads
 from combutab.evaluation._alignment import AlignedTables, align_tables
-from combutab.preprocessing import TableEncoder, UnlearnedWarning, as_pandas, infer_task
+from combutab.preprocessing import Table, TableEncoder, UnlearnedWarning, infer_task
 
 # ---- The models that `ml_efficacy` trains, by name -----------------------------------------------
 
@@ -621,7 +621,7 @@ def make_problem(
         if (
             aligned.kinds[target] == "category"
         ):  # The values before the alignment show whether text is labels.
-            column = pd.DataFrame(as_pandas(tables[reference]))[target]
+            column = Table(tables[reference]).columns_by_name()[target]
             infer_task(column, name=f"the target {target!r}")
         task = infer_task(pd.concat(real).dropna())
     if task == "regression":

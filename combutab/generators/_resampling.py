@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import scipy.sparse
 from sklearn.utils.multiclass import check_classification_targets
 
 from combutab.preprocessing import (
     ModeEncoder,
+    Table,
     append_cells,
     as_pandas,
     is_polars,
@@ -75,9 +75,11 @@ class Resampling:
         >>> X_new.shape, np.unique(y_new, return_counts=True)[1].tolist()
         ((160, 2), [80, 80])
         """
-        X_pandas = as_pandas(X)
-        table, labels = _as_frame(X_pandas), _as_labels(y, len(X_pandas))
-        is_frame = isinstance(X_pandas, pd.DataFrame)
+        data = Table(X)
+        is_frame = data.names is not None
+        # in a frame, numbers that are objects would be discrete
+        table = data.data.reset_index(drop=True) if is_frame else data.frame().infer_objects()
+        labels = _as_labels(y, data.n_rows)
         name = _free_name(table, labels) if is_frame else table.shape[1]
         codes, classes = pd.factorize(labels.astype(object), sort=True)
         lacking = _lacking(classes, np.bincount(codes), sampling_strategy)
@@ -99,7 +101,7 @@ class Resampling:
         new = pd.concat(new_parts, ignore_index=True) if new_parts else table[:0]
         first = [int((codes == code).argmax()) for code in lacking]
         again = np.repeat(np.array(first, dtype=np.intp), list(lacking.values()))
-        longer = _lengthen_polars(X, new) if is_polars(X) else _lengthen_table(X_pandas, table, new)
+        longer = _lengthen_polars(X, new) if is_polars(X) else _lengthen_table(data, table, new)
         return longer, _lengthen_labels(y, labels, again)
 
     def _refuse_rare(self, target: pd.Series, classes: list[Any]) -> None:
@@ -112,25 +114,6 @@ class Resampling:
                     f"with min_frequency={self.min_frequency}; lower it, or leave the class out "
                     "of sampling_strategy={class: rows, ...}"
                 )
-
-
-def _as_frame(X: Any) -> pd.DataFrame:
-    if scipy.sparse.issparse(X):
-        raise TypeError("X is a sparse matrix; pass X.toarray(), or a DataFrame")
-    if isinstance(X, pd.DataFrame):
-        return X.reset_index(drop=True)
-    array = rows_as_array(X)
-    if array.ndim != 2:
-        raise ValueError(f"X must have the shape (n_rows, n_columns), got {array.shape}")
-    # in a frame, numbers that are objects would be discrete
-    return pd.DataFrame(array).infer_objects()
-
-
-def rows_as_array(X: Any) -> np.ndarray:
-    """Make an array of rows, in which the numbers of rows with text stay numbers."""
-    array = np.asarray(X)
-    mixed = isinstance(X, list | tuple) and array.dtype.kind in "US"
-    return np.array(X, dtype=object) if mixed else array
 
 
 def _as_labels(y: Any, n_rows: int) -> pd.Series:
@@ -183,12 +166,12 @@ def _lacking(classes: Any, counts: np.ndarray, sampling_strategy: Any) -> dict[i
     return {code[c]: int(n - had[c]) for c, n in sampling_strategy.items() if n > had[c]}
 
 
-def _lengthen_table(X: Any, table: pd.DataFrame, new: pd.DataFrame) -> Any:
+def _lengthen_table(X: Table, table: pd.DataFrame, new: pd.DataFrame) -> Any:
     """The rows that were given and new ones, in the type of the former."""
-    if isinstance(X, pd.DataFrame):
+    if X.names is not None:
         columns = [append_cells(table.iloc[:, j], new.iloc[:, j]) for j in range(table.shape[1])]
         return pd.DataFrame(dict(enumerate(columns))).set_axis(table.columns, axis=1)
-    array = rows_as_array(X)
+    array = X.data
     if array.dtype.kind == "U":  # longer ones may be made
         return np.concatenate([array, new.to_numpy(dtype=str)])
     return np.concatenate([array, new.to_numpy(dtype=object).astype(array.dtype)])

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import scipy.sparse
 from scipy import stats
 from sklearn import inspection
 from sklearn.base import is_classifier
@@ -29,7 +28,14 @@ from combutab.core.scorers import positive_class
 from combutab.core.scores import as_positive
 from combutab.core.text import counted, known_instead, no_column
 from combutab.evaluation import find_metric
-from combutab.preprocessing import ColumnKind, as_numpy, as_pandas, column_kind, dtype_kind
+from combutab.preprocessing import (
+    ColumnKind,
+    Table,
+    as_numpy,
+    as_pandas,
+    column_kind,
+    dtype_kind,
+)
 
 # ---- The explained table as a data frame, and the explained output of the model ------------------
 
@@ -37,26 +43,18 @@ from combutab.preprocessing import ColumnKind, as_numpy, as_pandas, column_kind,
 def as_frame(estimator: Any, X: Any, name: str = "X") -> pd.DataFrame:
     """A table as a frame, whose columns have the names that the estimator knows.
 
-    Raises ValueError if there are no rows, or two columns of one name.
+    Raises ValueError if there are no rows, or columns have the same name.
     """
     check_is_fitted(estimator)
-    X = as_pandas(as_numpy(X, name), name)
-    if scipy.sparse.issparse(X):
-        X = X.toarray()
-    if not isinstance(X, pd.DataFrame):
-        X = pd.DataFrame(np.asarray(X))
-        feature_names = getattr(estimator, "feature_names_in_", None)
-        if feature_names is not None and len(feature_names) == X.shape[1]:
-            X.columns = pd.Index(feature_names)
-    if not len(X):
-        raise ValueError(f"{name} has no rows")
-    if not X.columns.is_unique:
-        twice = X.columns[X.columns.duplicated()][0]
-        raise ValueError(f"{name} has two columns named {twice!r}; rename one of them")
+    table = Table(X, name, accept_sparse=True)
+    table.refuse_empty()
+    frame, feature_names = table.frame(), getattr(estimator, "feature_names_in_", ())
+    if table.names is None and len(feature_names) == table.n_columns:
+        frame.columns = pd.Index(feature_names)
     for form in getattr(getattr(estimator, "encoder_", None), "text_forms_", ()):
-        dates = form.read(X.iloc[:, form.column], f"column {X.columns[form.column]!r}")
-        X = X.assign(**{X.columns[form.column]: dates})
-    return X
+        column = frame.columns[form.column]
+        frame = frame.assign(**{column: form.read(frame[column], f"column {column!r}")})
+    return frame
 
 
 def predicted(estimator: Any, X: Any) -> np.ndarray:

@@ -27,7 +27,7 @@ from combutab.evaluation import (
     near_copies,
     privacy,
 )
-from combutab.preprocessing import as_pandas, infer_task, refuse_large
+from combutab.preprocessing import Table, as_pandas, infer_task, refuse_large
 from combutab.reports._charts import least_rows
 from combutab.reports._copies import find_copied_values, find_copies
 from combutab.reports._findings import (
@@ -303,7 +303,7 @@ def evaluate_synthetic(
         and target not in (None, *categorical)
         and all_columns["real"][target].count()
     ):
-        column = pd.DataFrame(as_pandas(real_train))[target]
+        column = Table(real_train).columns_by_name()[target]
         infer_task(column, name=f"the target {target!r}")  # of text that is no label, an error
     min_rows = least_rows(min_frequency, len(all_columns["real"]))
     aligned = _without(all_columns, left_out)
