@@ -27,12 +27,12 @@ from combutab.preprocessing import (
 _ISO_DATE = r"\s*\d{4}-\d{2}-\d{2}(?:[T ].*)?\s*"
 
 
-def held_kind(column: pd.Series) -> ColumnKind:
+def known_kind(column: pd.Series) -> ColumnKind:
     """Tell the kind of a column; one without a value is empty, since another table may tell.
 
     Raises ValueError if it holds complex numbers.
 
-    >>> str(held_kind(pd.Series([None, 2.5]))), str(held_kind(pd.Series([None, np.nan])))
+    >>> str(known_kind(pd.Series([None, 2.5]))), str(known_kind(pd.Series([None, np.nan])))
     ('number', 'empty')
     """
     if column.isna().all():
@@ -51,7 +51,7 @@ def is_single_precision(column: pd.Series) -> bool:
 
 def reads_as_dates(column: pd.Series) -> bool:
     """Say whether a column is empty, datetimes, or text that is ISO 8601 dates alone."""
-    kind = held_kind(column)
+    kind = known_kind(column)
     if kind != "text":
         return kind in ("empty", "datetime")
     texts = pd.Series(column.dropna().unique(), dtype=object)
@@ -113,7 +113,7 @@ def quantities(column: pd.Series, kind: str, label: str) -> np.ndarray:
     if isinstance(column.dtype, pd.DatetimeTZDtype) and kind == "datetime":
         column = column.dt.tz_convert("UTC").dt.tz_localize(None)
     dtype: Any = column.dtype
-    if held_kind(column) in reading.others:
+    if known_kind(column) in reading.others:
         raise _unreadable(label, reading.what, column.dropna().iloc[0])
     if kind == "number" and (types.is_numeric_dtype(dtype) or types.is_bool_dtype(dtype)):
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -223,7 +223,7 @@ def _reading(key: Any) -> float | None:
         text = key.strip().lower()
         if text in ("true", "false"):
             return float(text == "true")
-        # Python's float takes more than what a table writes for a number
+        # Python's float also reads texts that tables do not write for numbers
         if not text or not set(text) <= set("0123456789.+-e") or text[0] == "e":
             return None
     elif isinstance(key, bytes):
@@ -344,12 +344,12 @@ def align_tables(
         else:
             reading = "datetime" if kinds[column] == "datetime" else lead
             aligned = _as_quantities(values, column, reading)
-        for name, each in aligned.items():
-            aligned_columns[name][j] = each
-    whole = {name: pd.DataFrame(columns) for name, columns in aligned_columns.items()}
-    for frame in whole.values():
+        for name, aligned_column in aligned.items():
+            aligned_columns[name][j] = aligned_column
+    aligned_frames = {name: pd.DataFrame(columns) for name, columns in aligned_columns.items()}
+    for frame in aligned_frames.values():
         frame.columns = pd.Index(names)
-    return AlignedTables(whole, kinds, n_known)
+    return AlignedTables(aligned_frames, kinds, n_known)
 
 
 def _dates_of_text(
@@ -367,8 +367,8 @@ def _dates_of_text(
 
 def _lead(values: Mapping[str, pd.Series], reference: str) -> str:
     """Return the column's kind in the reference, or in the first table where it has a value."""
-    first = held_kind(values[reference])
-    other_kinds = (held_kind(column) for column in values.values())
+    first = known_kind(values[reference])
+    other_kinds = (known_kind(column) for column in values.values())
     return (
         first
         if first != "empty"
@@ -381,12 +381,12 @@ def _as_quantities(
 ) -> dict[str, np.ndarray]:
     kind = lead if lead in _READINGS else "number"
     converted = {
-        name: quantities(each, kind, f"column {column!r} of {name}")
-        for name, each in values.items()
+        name: quantities(table_column, kind, f"column {column!r} of {name}")
+        for name, table_column in values.items()
     }
     if any(map(is_single_precision, values.values())):
-        for name, each in values.items():
-            if each.dtype.kind == "f":
+        for name, table_column in values.items():
+            if table_column.dtype.kind == "f":
                 converted[name] = converted[name].astype(np.float32).astype(np.float64)
     return converted
 

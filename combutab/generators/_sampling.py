@@ -327,7 +327,7 @@ class Sampling(Generic[NetworkT]):
             coder = rules.coders[name]
             if coder.is_identifier:
                 column = cells.astype(object).reindex(range(len(conditions)))
-                new = coder.beside(column)  # for rows without one
+                new = coder.make_for_missing(column)  # for rows without one
                 written[name] = put_cells(column, column.isna().to_numpy(), new)
                 has_identifiers = True
         if rules:

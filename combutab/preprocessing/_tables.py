@@ -86,7 +86,7 @@ def as_pandas(X: Any, name: str = "X") -> Any:
     if is_polars(X, name):
         if not hasattr(X, "height"):
             return polars_column(X)
-        return pd.DataFrame({each.name: polars_column(each) for each in X}, copy=False)
+        return pd.DataFrame({column.name: polars_column(column) for column in X}, copy=False)
     if not isinstance(X, np.ndarray | pd.DataFrame | pd.Series) and hasattr(X, "to_pandas"):
         return X.to_pandas()
     return X
@@ -152,7 +152,7 @@ def fill_polars(frame: Any, filled: pd.DataFrame) -> Any:
     for column in frame:
         is_missing = polars_column(column).isna().to_numpy()
         cells = filled[column.name][is_missing]
-        if not cells.isna().all():  # nor where there is none
+        if not cells.isna().all():
             new = polars_cells(cells, column.dtype)
             column = column.cast(new.dtype).scatter(np.flatnonzero(is_missing), new)
         columns.append(column)
@@ -264,7 +264,7 @@ class Block:
         self._source, self.n_rows, self.label = source, n_rows, label
         self._separate = isinstance(source, list)
         self.n_columns = len(source) if self._separate else source.shape[1]
-        dtypes = [each.dtype for each in source] if self._separate else [source.dtype]
+        dtypes = [array.dtype for array in (source if self._separate else [source])]
         self.tolerance = np.resize([_tolerance(dtype) for dtype in dtypes], self.n_columns)
         self.centred = not scipy.sparse.issparse(source)
 
@@ -359,7 +359,7 @@ class Table:
 
     @cached_property
     def _numbers(self) -> Any:
-        """The table as one array or sparse matrix of numbers or booleans; None if it is none."""
+        """The table as one array or sparse matrix of numbers or booleans; None for other tables."""
         if not isinstance(self.data, pd.DataFrame):
             is_sparse = scipy.sparse.issparse(self.data)
             if is_sparse or self.data.dtype.kind not in "biuf":
@@ -503,7 +503,8 @@ def refuse_cells(X: Any) -> None:
     elif isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 2:
         columns = [(str(j), pd.Series(column)) for j, column in enumerate(X.T)]
     elif hasattr(X, "height") and is_polars(X):
-        columns = [(repr(each.name), polars_column(each)) for each in X if each.dtype.is_nested()]
+        nested = [column for column in X if column.dtype.is_nested()]
+        columns = [(repr(column.name), polars_column(column)) for column in nested]
     for name, column in columns:
         opaque = column.dtype.kind == "O" and not isinstance(column.dtype, pd.CategoricalDtype)
         if opaque and not pd.api.types.infer_dtype(column, skipna=True).startswith("str"):
@@ -586,7 +587,7 @@ def as_table(X: Any, name: str = "X") -> Any:
 
 
 def _check_array(data: Any, name: str) -> np.ndarray:
-    """Return an object as a two-dimensional array; refuses what is no table."""
+    """Return an object as a two-dimensional array; refuses objects that are no tables."""
     if isinstance(data, pd.Series):
         raise ValueError(
             f"{name} is a single column; pass a DataFrame, for example {name}.to_frame()"

@@ -281,7 +281,7 @@ class CategoryColumn:
 
     @property
     def missing_code(self) -> int:
-        """The code of missing values, -1 if there is none."""
+        """The code of missing values, or -1."""
         return len(self.values) - 1 if self.missing else -1
 
     @property
@@ -432,7 +432,7 @@ class NumberColumn:
 
     @property
     def missing_code(self) -> int:
-        """The code of missing values, -1 if there is none."""
+        """The code of missing values, or -1."""
         return len(self.mixture.weights) if self.missing else -1
 
     @property
@@ -489,7 +489,7 @@ class NumberColumn:
         self, cells: pd.Series, label: str, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
         """Encode cells that are not missing; the code is -1 for a number that has none."""
-        cells = cells.infer_objects()  # integers that were beside missing ones may be floats
+        cells = cells.infer_objects()  # without missing cells, objects can be integers
         dtype: Any = cells.dtype
         inside = self._are_within_bounds(cells, label)
         if self.format.is_integer and dtype.kind == "f":
@@ -602,7 +602,7 @@ class IdentifierColumn:
 
     @property
     def missing_code(self) -> int:
-        """The code of missing values, -1 if there is none."""
+        """The code of missing values, or -1."""
         return 1 if self.missing else -1
 
     @property
@@ -649,8 +649,8 @@ class IdentifierColumn:
             return pd.Series(pd.Categorical(text, new_values, ordered=self.dtype.ordered))
         return pd.Series(text, dtype=self.dtype)
 
-    def beside(self, column: pd.Series) -> pd.Series:
-        """New identifiers for the missing cells of a column, none of which it has: (n_missing,)."""
+    def make_for_missing(self, column: pd.Series) -> pd.Series:
+        """Make new identifiers for the missing cells of a column, (n_missing,)."""
         present, n_missing = column.dropna(), int(column.isna().sum())
         new_values = self.decode(np.zeros(n_missing + present.nunique(), dtype=np.int64))
         return new_values[~new_values.isin(present)][:n_missing]
@@ -739,14 +739,15 @@ def _is_na(value: Any) -> bool:
 
 def _with_dtype(column: pd.Series, dtype: Any, label: str) -> pd.Series:
     """A later column brought to the dtype of the fitted one."""
-    given: Any = column.dtype
-    if given == dtype:
+    column_dtype: Any = column.dtype
+    if column_dtype == dtype:
         return column
-    kinds = (given.kind, dtype.kind)
-    same = given.kind == dtype.kind or (given.kind in "iu" and dtype.kind in "iuf")
+    kinds = (column_dtype.kind, dtype.kind)
+    same = kinds[0] == kinds[1] or (kinds[0] in "iu" and kinds[1] in "iuf")
     if not same or "O" in kinds:
         raise ValueError(
-            f"{label} has the dtype {given}, but fit has seen {dtype}; convert it with astype"
+            f"{label} has the dtype {column_dtype}, but fit has seen {dtype}; convert it with "
+            "astype"
         )
     return column.astype(dtype)
 

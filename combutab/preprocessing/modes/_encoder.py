@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
+from operator import itemgetter
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -110,7 +111,7 @@ def lay_out_rows(columns: Sequence[ModeColumn]) -> RowLayout:
             n_values += 1
         elif column.size > 1:
             spans.append((column.size, RowSpan(j, "category")))
-    spans.sort(key=lambda each: each[0])
+    spans.sort(key=itemgetter(0))
     rare = ((i, columns[span.column].suppressed) for i, (_, span) in enumerate(spans))
     return RowLayout(
         n_values,
@@ -128,7 +129,7 @@ _LISTED = 10  # names
 
 
 def refuse_suppressed(names: Sequence[Any], columns: Sequence[ModeColumn], min_count: int) -> None:
-    """Refuse columns of which no value is kept, although many rows have one."""
+    """Refuse columns without a stored value, although many rows have values."""
     unknown = [
         name
         for name, column in zip(names, columns, strict=True)
@@ -156,7 +157,7 @@ def _listing(names: Sequence[Any]) -> str:
 class WholeColumns(Sequence[pd.Series]):
     """The columns of Parquet files, read whole when they are asked for; the last one is held.
 
-    ``check`` is told what each takes, as `ParquetTable.column` has it.
+    ``check`` is called with the memory of each column, as by `ParquetTable.column`.
     """
 
     def __init__(
@@ -370,7 +371,7 @@ class ModeEncoder(BaseEstimator):
                 f"n_samples={n_rows} is less than min_frequency={self.min_frequency}: all "
                 "values are rare; lower min_frequency (1 keeps all)"
             )
-        encoded = [each for each in fitted if each is not None]
+        encoded = [column for column in fitted if column is not None]
         refuse_suppressed(schema.keys, encoded, min_count)
         self._set_fitted(schema.wide_enough(identifiers), encoded)
         return self
@@ -460,7 +461,9 @@ class ModeEncoder(BaseEstimator):
             if span.value_index is not None:
                 values[:, span.value_index] = span_values
 
-    def decode(self, values: Any, codes: Any, *, made: dict[int, int] | None = None) -> Any:
+    def decode(
+        self, values: Any, codes: Any, *, n_identifiers: dict[int, int] | None = None
+    ) -> Any:
         """Decode rows to a DataFrame, or to an array if the encoder was fitted on one.
 
         Parameters
@@ -469,7 +472,7 @@ class ModeEncoder(BaseEstimator):
             Values, clipped to [-1, 1].
         codes : array of integers of shape (n_rows, n_spans)
             Codes.
-        made : dict, optional
+        n_identifiers : dict, optional
             Number of identifiers made so far, by column, to decode rows in parts. Start with an
             empty dict; it is updated.
 
@@ -482,7 +485,7 @@ class ModeEncoder(BaseEstimator):
         check_is_fitted(self)
         values, codes = self._check_rows(np.asarray(values), np.asarray(codes))
         n_rows = len(codes)
-        n_identifiers = {} if made is None else made
+        n_made = {} if n_identifiers is None else n_identifiers
         column_codes: dict[int, np.ndarray] = {}
         column_values: dict[int, np.ndarray] = {}
         for i, span in enumerate(self.layout_.spans):
@@ -491,12 +494,12 @@ class ModeEncoder(BaseEstimator):
                 column_values[span.column] = values[:, span.value_index]
         constant_codes, columns = np.zeros(n_rows, dtype=np.intp), []
         for j, coder in enumerate(self.columns_):
-            n_before = n_identifiers.get(j, 0)
+            n_before = n_made.get(j, 0)
             column = coder.decode(
                 column_codes.get(j, constant_codes), column_values.get(j), n_before
             )
             if coder.is_identifier:
-                n_identifiers[j] = n_before + int(column.notna().sum())
+                n_made[j] = n_before + int(column.notna().sum())
             columns.append(column)
         return self.schema_.assemble(columns, n_rows)
 
@@ -534,8 +537,8 @@ class ModeEncoder(BaseEstimator):
         Examples
         --------
         >>> X = np.array([[0.7, "a"], [0.7, "b"], [0.7, "c"], [0.7, "c"]], dtype=object)
-        >>> (told,) = ModeEncoder(min_frequency=2, random_state=0).fit(X).describe_suppressed()
-        >>> told[:67]
+        >>> sentences = ModeEncoder(min_frequency=2, random_state=0).fit(X).describe_suppressed()
+        >>> sentences[0][:67]
         '50% of the rows of 1 have values that fewer rows than min_frequency'
         """
         check_is_fitted(self)

@@ -125,7 +125,7 @@ class IncompleteTable:
             )
             cells = column[absent[self.rows]]
             if coder.is_identifier and len(cells):
-                cells = coder.beside(self._columns[j])
+                cells = coder.make_for_missing(self._columns[j])
             if cells.isna().all():
                 continue
             if isinstance(filled, pd.DataFrame):

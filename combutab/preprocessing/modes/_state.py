@@ -1,4 +1,4 @@
-"""What a fitted ModeEncoder consists of, as a state declares it."""
+"""The declared fields of the state of a fitted ModeEncoder."""
 
 from __future__ import annotations
 
