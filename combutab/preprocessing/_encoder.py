@@ -41,6 +41,7 @@ from combutab.preprocessing._columns import (
     column_kind,
     refuse_equal,
     rows_needed,
+    time_zone,
 )
 from combutab.preprocessing._features import (
     DATE_PARTS,
@@ -595,7 +596,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
 
     def _read_block(self, table: Table) -> Block:
         """The columns that are read as numbers; refuses text where fit has seen no values."""
-        numeric, scaler = self._numeric_columns(), self.numeric_scaler_
+        numeric, scaler = _numeric(self.kinds_), self.numeric_scaler_
         for j in np.array(numeric, dtype=int)[scaler.constant].tolist():
             if self.kinds_[j] == "number" and not table.is_numeric(j):
                 try:
@@ -730,7 +731,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
 
     def _check_zones(self, table: Table) -> None:
         for calendar in self.calendars_:
-            zone, has_zone = table.zone(calendar.column)
+            zone, has_zone = time_zone(table.column(calendar.column))
             if has_zone and calendar.parts:
                 calendar.check_zone(zone, table.label(calendar.column))
 
@@ -830,8 +831,13 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
 
     def _undeclared(self, table: Table) -> list[int]:
         """Columns that neither the user nor a dtype of pandas calls categories."""
-        by_dtype = isinstance(self.categorical_features, str)
-        return [j for j in range(table.n_columns) if by_dtype and table.is_open(j)]
+        if not isinstance(self.categorical_features, str):
+            return []
+        return [
+            j
+            for j in range(table.n_columns)
+            if table.is_numeric(j) or not isinstance(table.column(j).dtype, pd.CategoricalDtype)
+        ]
 
     def _text_columns(self, table: Table, kinds: Sequence[ColumnKind], first: Table) -> list[int]:
         """Columns of text, by the values of the first part, that become categories undeclared."""
@@ -926,7 +932,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         self.category_maps_ = maps
         self.calendars_ = calendars
         self.text_maps_ = texts
-        self.spans_ = _lay_out(self._numeric_columns(), scaler.missing, calendars, maps, texts)
+        self.spans_ = _lay_out(_numeric(self.kinds_), scaler.missing, calendars, maps, texts)
         self.n_dense_ = max((s.slice.stop for s in self.spans_ if s.kind != "code"), default=0)
         self.cardinalities_ = tuple(m.width for m in maps if not m.onehot)
         self.categories_ = {m.column: [*m.keys, *([None] if m.missing else [])] for m in maps}
@@ -947,9 +953,6 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
             stacklevel=3,
         )
 
-    def _numeric_columns(self) -> list[int]:
-        return _numeric(self.kinds_)
-
     def _assemble(
         self,
         block: Block,
@@ -961,7 +964,8 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         codes = np.empty((block.n_rows, len(self.cardinalities_)), dtype=np.int64)
         apply_numeric(scaler, block, dense)
         dense[:, scaler.n_dense :] = 0.0
-        numeric, spans = self._numeric_columns(), _spans(self.spans_)
+        numeric = _numeric(self.kinds_)
+        spans = {s.column: s for s in self.spans_ if s.kind not in ("numeric", "indicator")}
         for calendar in self.calendars_:
             if calendar.parts:
                 seconds = block.column(numeric.index(calendar.column))
@@ -972,11 +976,8 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
             if text.width:
                 dense[:, spans[text.column].slice] = text.encode(factors[text.column])
         for category_map in self.category_maps_:
-            label_text = None if label is None else label(category_map.column)
-            encoded, span = (
-                category_map.encode(factors[category_map.column], label_text),
-                spans[category_map.column],
-            )
+            j, span = category_map.column, spans[category_map.column]
+            encoded = category_map.encode(factors[j], None if label is None else label(j))
             if category_map.onehot:
                 known_rows = np.flatnonzero(encoded >= 0)
                 dense[known_rows, span.slice.start + encoded[known_rows]] = 1.0
@@ -1006,12 +1007,7 @@ def _zones(
 ) -> dict[int, Any]:
     """The time zones of columns of dates, by position; with ``forms`` only of those columns."""
     columns = range(len(kinds)) if forms is None else [form.column for form in forms]
-    return {j: table.zone(j)[0] for j in columns if kinds[j] == "datetime"}
-
-
-def _spans(spans: Sequence[Span]) -> dict[int, Span]:
-    """Where the columns lie that are more than a number and an indicator."""
-    return {span.column: span for span in spans if span.kind not in ("numeric", "indicator")}
+    return {j: time_zone(table.column(j))[0] for j in columns if kinds[j] == "datetime"}
 
 
 def _lay_out(

@@ -26,7 +26,6 @@ from combutab.preprocessing._columns import (
     raise_complex,
     refuse_objects,
     time_unit,
-    time_zone,
     to_float,
 )
 from combutab.preprocessing._forms import ColumnForm
@@ -419,11 +418,6 @@ class Table:
             return ColumnKind.BOOL if self._numbers.dtype.kind == "b" else ColumnKind.NUMBER
         return encoded_kind(self.column(j), categorical, self.label(j))
 
-    def is_open(self, j: int) -> bool:
-        """Whether nobody made column j categories: it is no ``category`` of pandas."""
-        of_array = self._numbers is not None
-        return of_array or not isinstance(self.column(j).dtype, pd.CategoricalDtype)
-
     def is_numeric(self, j: int) -> bool:
         """Whether the dtype of column j is one of numbers or booleans."""
         return self._numbers is not None or self.column(j).dtype.kind in "biuf"
@@ -437,10 +431,6 @@ class Table:
         else:
             source = [to_float(self.column(j), kinds[j], self.label(j)) for j in columns]
         return Block(source, self.n_rows, lambda i: self.label(columns[i]))
-
-    def zone(self, j: int) -> tuple[Any, bool]:
-        """The time zone of column j, of dates; see `time_zone`."""
-        return time_zone(self.column(j))
 
     def units(self, kinds: Sequence[ColumnKind]) -> tuple[str, ...]:
         """Units in which the columns of dates and durations count, "" for other columns."""

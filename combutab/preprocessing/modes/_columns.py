@@ -913,7 +913,8 @@ def choose_formats(
         listed = j in identifiers or (mask is not None and bool(mask[j]))
         format = None if listed or by_dtype else fit_format(column, schema.label(j), min_count)
         few = column.notna().sum() < min_count
-        if format is not None and (few or _is_constant(format, column)):
+        is_constant = format is not None and format.low == format.high and not column.hasnans
+        if format is not None and (few or is_constant):
             format = None
         elif format is None and mask is not None and not listed and not _is_free(column):
             unlisted.append(schema.keys[j])
@@ -924,10 +925,6 @@ def choose_formats(
             "discrete_columns; add them there, or use discrete_columns='auto'"
         )
     return formats
-
-
-def _is_constant(format: Format, column: pd.Series) -> bool:
-    return format.low == format.high and not column.isna().any()
 
 
 def _is_free(column: pd.Series) -> bool:
