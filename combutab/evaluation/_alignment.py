@@ -367,13 +367,8 @@ def _dates_of_text(
 
 def _lead(values: Mapping[str, pd.Series], reference: str) -> str:
     """Return the column's kind in the reference, or in the first table where it has a value."""
-    first = known_kind(values[reference])
-    other_kinds = (known_kind(column) for column in values.values())
-    return (
-        first
-        if first != "empty"
-        else next((kind for kind in other_kinds if kind != "empty"), first)
-    )
+    kinds = (known_kind(column) for column in [values[reference], *values.values()])
+    return next((kind for kind in kinds if kind != ColumnKind.EMPTY), ColumnKind.EMPTY)
 
 
 def _as_quantities(

@@ -136,6 +136,8 @@ class TableLearner:
     ``labels`` are how errors name the columns. Quantiles are taken from ``sample``, of a table that
     comes in several parts. ``max_distinct`` categories may be held, over all columns. ``zones`` are
     the time zones of the columns of dates, ``units`` those in which dates and durations count.
+    ``forms`` are the columns that are read from text, ``text_columns`` those of text that become
+    categories.
     """
 
     def __init__(
@@ -147,7 +149,9 @@ class TableLearner:
         zones: Mapping[int, Any] | None = None,
         units: Sequence[str] = (),
     ) -> None:
-        self._labels, self._kinds, self._sample = labels, kinds, sample
+        self.labels, self.kinds, self._sample = labels, kinds, sample
+        self.forms: tuple[ColumnForm, ...] = ()
+        self.text_columns: Sequence[int] = ()
         self._numeric = _numeric(kinds)
         self._moments = RunningMoments(len(self._numeric), lambda i: labels[self._numeric[i]])
         self._tolerance = np.zeros(len(self._numeric))
@@ -169,9 +173,9 @@ class TableLearner:
         """
         self.n_rows += table.n_rows
         factors = {j: table.factors(j) for j in (*self.counts, *self.texts)}
-        block: Block = table.block(self._numeric, self._kinds)
+        block: Block = table.block(self._numeric, self.kinds)
         self._tolerance = np.maximum(self._tolerance, block.tolerance)
-        for j, numbers in table.large_numbers(block, self._numeric, self._kinds).items():
+        for j, numbers in table.large_numbers(block, self._numeric, self.kinds).items():
             large = [*self._large.get(j, []), *numbers]
             self._large[j] = large[:: 1 + len(large) // _MAX_LARGE]
         for piece in block.pieces():
@@ -198,7 +202,7 @@ class TableLearner:
         if sum(sizes.values()) > self._max_distinct:
             worst = max(sizes, key=sizes.__getitem__)
             raise ValueError(
-                f"{self._labels[worst]} has more than {sizes[worst]} distinct categories, "
+                f"{self.labels[worst]} has more than {sizes[worst]} distinct categories, "
                 f"and the memory allowed holds {self._max_distinct} of all columns; leave the "
                 "column out, or allow more memory"
             )
@@ -219,7 +223,7 @@ class TableLearner:
         Without ``numbers_of_dates`` columns of dates become 0.
         """
         for j, numbers in self._large.items():
-            refuse_equal(numbers, self._labels[j], self._kinds[j])
+            refuse_equal(numbers, self.labels[j], self.kinds[j])
         stats = self._moments.result()
         if block is None:
             columns: list[np.ndarray] = [np.empty(0)] * len(self._numeric)
@@ -230,7 +234,7 @@ class TableLearner:
         bounds = {j: counts.bounds() for j, counts in self.dates.items()}
         ends = [bounds.get(j, (-LARGEST, LARGEST)) for j in self._numeric]
         low, high = np.array(ends).reshape(-1, 2).T
-        kinds = [self._kinds[j] for j in self._numeric]
+        kinds = [self.kinds[j] for j in self._numeric]
         booleans = np.array([kind == "bool" for kind in kinds], dtype=bool)
         dates = [kind == "datetime" and not numbers_of_dates for kind in kinds]
         scaler = make_scaler(
@@ -539,29 +543,19 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         (array([2.]), array([1.]))
         """
         reader, learner = self if owner is None else owner, None
-        kinds: tuple[ColumnKind, ...] = ()
-        forms: tuple[ColumnForm, ...] = ()
-        text_columns: list[int] = []
         for X, weight in batches:
             table = validate_table(reader, X, reset=learner is None)
             if learner is None:
-                source = table if header is None else Table(header)
-                kinds, forms = self._kinds(source, table)
-            table.read_as(forms)
-            if learner is None:
-                labels = [table.label(j) for j in range(table.n_columns)]
                 of_quantiles = self.numeric in ("quantile", "robust") or self.n_bins is not None
                 sample = RowSample(n_sample, seed) if of_quantiles else None
-                zones = _zones(source, kinds) | _zones(table, kinds, forms)
-                text_columns = self._text_columns(source, kinds, table)
-                units = table.units(kinds)
-                learner = TableLearner(labels, kinds, sample, max_distinct, zones, units)
+                source = table if header is None else Table(header)
+                learner = self._make_learner(source, table, sample, max_distinct)
+            table.read_as(learner.forms)
             learner.add(table, weight)
         if learner is None:
             raise ValueError("there is no part of a table to fit to: batches are empty")
         self._take_names(reader)
-        self._take_over(learner, kinds, labels, text_columns)
-        self._set_forms(forms, labels)
+        self._set_learned(learner)
         return self
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -805,7 +799,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         return isinstance(self.date_features, str) or "number" in list(self.date_features)
 
     def _kinds(
-        self, table: Table, first: Table | None = None
+        self, table: Table, values: Table
     ) -> tuple[tuple[ColumnKind, ...], tuple[ColumnForm, ...]]:
         """The kinds of columns by their dtypes, and by the values of the first part.
 
@@ -816,7 +810,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         kinds = [
             table.kind(j, None if mask is None else bool(mask[j])) for j in range(table.n_columns)
         ]
-        values, forms = table if first is None else first, []
+        forms = []
         undeclared = self._undeclared(table)
         for j in undeclared if mask is None else np.flatnonzero(~mask).tolist():
             if kinds[j] not in ("category", "number") or values.is_numeric(j):
@@ -848,26 +842,30 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
     def _learn(
         self, table: Table, weight: np.ndarray | None = None, world: World = ONE_PROCESS
     ) -> tuple[Block, dict[int, Factors]]:
-        kinds, forms = self._kinds(table)
-        table.read_as(forms)
-        labels = [table.label(j) for j in range(table.n_columns)]
-        zones, units = _zones(table, kinds), table.units(kinds)
-        learner = TableLearner(labels, kinds, zones=zones, units=units)
+        learner = self._make_learner(table, table)
         block, factors = learner.add(table, weight)
-        text_columns = self._text_columns(table, kinds, table)
-        self._take_over(learner, kinds, labels, text_columns, block, weight, world)
-        self._set_forms(forms, labels)
+        self._set_learned(learner, block, weight, world)
         return block, factors
 
-    def _take_over(
+    def _make_learner(
         self,
-        learner: TableLearner,
-        kinds: Sequence[ColumnKind],
-        labels: list[str],
-        text_columns: Sequence[int],
-        *scaler_arguments: Any,
-    ) -> None:
-        maps = self._learn_maps(learner.counts, labels, learner.n_rows, text_columns)
+        source: Table,
+        table: Table,
+        sample: RowSample | None = None,
+        max_distinct: int | None = None,
+    ) -> TableLearner:
+        """Make the learner of a table, by the dtypes of ``source`` and the values of ``table``."""
+        kinds, forms = self._kinds(source, table)
+        table.read_as(forms)
+        labels = [table.label(j) for j in range(table.n_columns)]
+        zones = _zones(source, kinds) | _zones(table, kinds, forms)
+        learner = TableLearner(labels, kinds, sample, max_distinct, zones, table.units(kinds))
+        learner.forms, learner.text_columns = forms, self._text_columns(source, kinds, table)
+        return learner
+
+    def _set_learned(self, learner: TableLearner, *scaler_arguments: Any) -> None:
+        labels, kinds = learner.labels, learner.kinds
+        maps = self._learn_maps(learner)
         numbers = self._takes_numbers()
         scaler = learner.scaler(
             self.numeric, self.min_frequency, self.n_bins, numbers, *scaler_arguments
@@ -891,22 +889,18 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
             problem = f"nothing is learned from {listed}: free text without n-grams in common"
             warnings.warn(UnlearnedWarning(problem, "", tuple(empty)), stacklevel=3)
         self._set_fitted(kinds, learner.units, scaler, maps, tuple(dates), texts)
+        self._set_forms(learner.forms, labels)
 
-    def _learn_maps(
-        self,
-        counts: dict[int, CategoryCounts],
-        labels: list[str],
-        n_rows: int,
-        text_columns: Sequence[int],
-    ) -> tuple[CategoryMap, ...]:
+    def _learn_maps(self, learner: TableLearner) -> tuple[CategoryMap, ...]:
         """Learn the categories; warn about columns without a frequent one, and odd columns."""
-        min_count = rows_needed(self.min_frequency, n_rows)
+        counts, labels = learner.counts, learner.labels
+        min_count = rows_needed(self.min_frequency, learner.n_rows)
         maps = tuple(c.learn(j, self.max_onehot, min_count) for j, c in counts.items())
         unlearned_counts = {m.column: counts[m.column].seen for m in maps if not m.keys}
         unlearned_counts = {j: seen for j, seen in unlearned_counts.items() if len(seen) > 1}
         learned_counts = {
             labels[j]: counts[j].seen
-            for j in text_columns
+            for j in learner.text_columns
             if j in counts and j not in unlearned_counts
         }
         for odd in odd_categories(learned_counts):
@@ -950,7 +944,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
                 "columns (pandas.to_datetime, to_timedelta, to_numeric) to silence this warning, "
                 "or to the dtype 'category' if they are categories"
             ),
-            stacklevel=3,
+            stacklevel=4,
         )
 
     def _assemble(

@@ -166,22 +166,14 @@ def new_identifiers(column: pd.Series, label: str) -> Identifiers:
 
 
 def _identifier_kind(column: pd.Series) -> Literal["integer", "float", "text"] | None:
-    dtype: Any = column.dtype
-    if isinstance(dtype, pd.CategoricalDtype):
-        column = pd.Series(dtype.categories)
-        dtype = column.dtype
-        if types.infer_dtype(column, skipna=True) not in ("string", "empty"):
-            return None
-    if types.is_bool_dtype(dtype) or isinstance(dtype, pd.SparseDtype):
+    if isinstance(column.dtype, pd.SparseDtype):
         return None
-    if types.is_integer_dtype(dtype):
-        return "integer"
-    if types.is_float_dtype(dtype):
+    if types.is_float_dtype(column.dtype):
         return "float"
-    inferred = types.infer_dtype(column, skipna=True)
-    if inferred == "integer":
+    if types.is_integer_dtype(column.dtype) or types.infer_dtype(column) == "integer":
         return "integer"
-    return "text" if inferred == "string" or _of_uuids(column) else None
+    kind = column_kind(column, of_categories=True)
+    return "text" if kind == ColumnKind.TEXT or _of_uuids(column) else None
 
 
 def _of_uuids(column: pd.Series) -> bool:
