@@ -1,5 +1,6 @@
 """Constraints: every row that a generator makes meets them, and what breaks one is named."""
 
+import itertools
 import pickle
 import re
 from datetime import date, datetime, timedelta
@@ -321,6 +322,14 @@ def test_unique_integers_limit_the_number_of_rows():
         with pytest.raises(ValueError, match=f"allows only {n - 1} combinations"):
             model.sample(n, conditions=conditions)
     assert len(model.sample(30, conditions={"seat": (None, 9)}, random_state=0)) == 30
+
+
+def test_missing_values_are_not_counted_as_unique():
+    rows = [*itertools.product("abcdef", range(20)), *((None, i) for i in range(15)), ("z", 0)]
+    table = pd.DataFrame(rows, columns=["room", "seat"]).astype({"seat": "category"})
+    model = TVAE(epochs=1, random_state=0, constraints=[Unique("room", "seat")]).fit(table)
+    assert model.encoder_.columns_[0].rare
+    assert len(model.sample(30, conditions={"room": None})) == 30
 
 
 @EVERY
