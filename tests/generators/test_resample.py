@@ -107,7 +107,7 @@ def test_rows_as_lists_keep_numbers_beside_text():
     X_new, _ = make(TVAE).fit_resample(rows, [0] * 40 + [1] * 20)
     assert X_new[:60].tolist() == rows
     assert all(isinstance(each, float) for each in X_new[60:, 1])
-    with pytest.raises(ValueError, match=r"shape \(n_rows, n_columns\), got \(3,\)"):
+    with pytest.raises(ValueError, match=r"X .*\(3,\)"):
         make(TVAE).fit_resample([1, 2, 3], [0, 0, 1])
 
 
