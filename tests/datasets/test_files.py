@@ -177,7 +177,7 @@ names = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), m
 cells = st.one_of(st.integers(-(10**6), 10**6), st.floats(-1e6, 1e6), st.none())
 
 
-@settings(max_examples=60, suppress_health_check=[*HealthCheck])
+@settings(max_examples=25, suppress_health_check=[*HealthCheck])
 @given(
     columns=st.lists(names.filter(str.strip), min_size=2, max_size=4, unique=True),
     rows=st.lists(st.lists(cells, min_size=4, max_size=4), min_size=1, max_size=5),

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from combutab.datasets import TableError, list_openml, load_openml
-from combutab.datasets._openml import REGISTRY, KnownSet
+from combutab.datasets._openml import REGISTRY, KnownSet, content_checksum
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 # Table 4 of the CombU paper: rows, numeric and nominal features, classes (0: regression). It
@@ -222,3 +222,12 @@ def test_numbers_are_rounded_as_python_rounds_them(tmp_path):
 def test_names_that_are_none(bad):
     with pytest.raises(ValueError, match="name_or_id must"):
         load_openml(bad)
+
+
+def test_checksum_is_of_values_not_of_their_storage():
+    X = pd.DataFrame({"a": [0.0, np.nan], "b": pd.Categorical(["x", None])})
+    y = pd.Series([1.0, 2.0], name="y")
+    same = pd.DataFrame({"a": [-0.0, -np.nan], "b": pd.Categorical(["x", None], ["z", "x"])})
+    assert content_checksum(X, y) == content_checksum(same, y.astype("int64"))
+    for other in (X[["b", "a"]], X.rename(columns={"a": "c"}), X.fillna({"a": 0.0}), X[::-1]):
+        assert content_checksum(other, y) != content_checksum(X, y)

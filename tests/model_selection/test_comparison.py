@@ -36,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("few_trees")
 
 
 SMALL = {"activations": ["relu", "combu"], "seeds": 2, "folds": 3, "epochs": 3, "hidden": [8]}
-SMALL |= {"recipe": "paper"}
+SMALL |= {"recipe": "paper", "baselines": None}
 CLASS_SCORES = [
     *("roc_auc", "log_loss", "accuracy", "balanced_accuracy", "average_precision", "f1"),
     "f1_macro",
@@ -58,7 +58,7 @@ def diabetes():
 
 @pytest.fixture(scope="module")
 def classified(wine):
-    return compare_activations(*wine, **SMALL, name="wine")
+    return compare_activations(*wine, **SMALL | {"baselines": ["guess", "linear"]}, name="wine")
 
 
 @pytest.fixture(scope="module")

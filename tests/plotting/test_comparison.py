@@ -229,6 +229,7 @@ def pyplot_figures():
     return pyplot and pyplot.get_fignums()
 
 
+@pytest.mark.usefixtures("few_trees")
 @pytest.mark.parametrize("name", FIGURES)
 def test_figures_fit_and_leave_pyplot_alone(name, tmp_path):
     before = pyplot_figures()

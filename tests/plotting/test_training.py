@@ -14,6 +14,8 @@ from sklearn.neural_network import MLPClassifier as TheirClassifier
 from combutab import MLPClassifier, MLPRegressor, PackClassifier, TabFlow
 from combutab.plotting import LossCurveDisplay, PackDisplay, plot_loss_curve, plot_pack
 
+pytestmark = pytest.mark.usefixtures("few_trees")  # of packs
+
 # ---- The figure of how training went ------------------------------------------------------------
 
 
