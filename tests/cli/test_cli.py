@@ -91,6 +91,11 @@ def test_shell_completion_is_shown():
     assert "complete -o default -F _combutab_completion combutab" in done.stdout
 
 
+def test_percent_sign_stays_with_its_number(capsys):
+    echo(f"{'word ' * 15}93.4 %; and so on", wrap=True)
+    assert capsys.readouterr().out == f"{'word ' * 15}".rstrip() + "\n93.4 %; and so on\n"
+
+
 def test_ctrl_c_while_reading_is_an_interrupt(tmp_path, monkeypatch, capsys):
     def read(file):
         with suppress(KeyboardInterrupt):

@@ -40,6 +40,12 @@ def shared():
 # --- the 120 equations ------------------------------------------------------------------------
 
 
+def test_the_tables_have_the_known_checksums(shared):
+    for source in _feynman._SOURCES.values():
+        equations = _feynman._read_equations(shared / "feynman" / source.filename)
+        assert _feynman._checksum(equations) == source.checksum
+
+
 def test_list_of_all_120(shared):
     table = list_feynman(shared)
     assert table["table"].value_counts().to_dict() == {"feynman": 100, "bonus": 20}
@@ -74,6 +80,22 @@ def test_every_equation_is_finite_and_right(shared):
                 value = exact([mpmath.mpf(x) for x in X.iloc[i]])
                 assert abs(value.imag) == 0
                 assert y[i] == pytest.approx(float(value.real), rel=1e-11), row.name
+
+
+def test_draws_are_uniform_on_the_ranges(shared):
+    from scipy import stats
+
+    X, _ = load_feynman("I.15.3x", 5000, data_home=shared, random_state=0)
+    for column, low, high in (("x", 5, 10), ("u", 1, 2), ("c", 3, 20), ("t", 1, 2)):
+        assert stats.kstest(X[column], stats.uniform(low, high - low).cdf).pvalue > 0.01
+
+
+def test_the_paper_s_names_are_known_too(shared):
+    for paper, file in (("I.15.10", "I.15.1"), ("I.48.20", "I.48.2")):
+        one = load_feynman(paper, 10, data_home=shared, random_state=0)
+        other = load_feynman(file, 10, data_home=shared, random_state=0)
+        assert one[0].equals(other[0])
+        assert one[1].equals(other[1])
 
 
 # --- small made tables ------------------------------------------------------------------------
@@ -134,6 +156,20 @@ def test_a_broken_table_says_what_is_wrong(home, old, new, says):
     (home / "FeynmanEquations.csv").write_text(MADE.replace(old, new))
     with pytest.raises(ValueError, match=says):
         load_feynman("I.1", data_home=home)
+
+
+def test_the_checksum_is_of_what_the_table_says(tmp_path):
+    def checksum(data):
+        path = tmp_path / "t.csv"
+        path.write_bytes(data)
+        return _feynman._checksum(_feynman._read_equations(path))
+
+    made = checksum(MADE.encode())
+    same = MADE.replace("I.1,1,E,m*c**2,7", "I.1,1,E, m * c**2 ,2").replace("p,-ln", "p,~ln")
+    same = same.replace("m,1,5", "m,1.0,5") + "," * 10 + "\n" + "," * 10 + "\n"
+    assert checksum(b"\xef\xbb\xbf" + same.replace("\n", "\r\n").encode()) == made
+    for old, new in (("m*c**2", "m*c**3"), ("c,2,3", "c,2,4"), ("I.2,2", "I.3,2"), (",E,", ",F,")):
+        assert checksum(MADE.replace(old, new).encode()) != made
 
 
 # --- downloads --------------------------------------------------------------------------------

@@ -5,9 +5,12 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
 from combutab.datasets import FORMULAS, make_formula
+from combutab.datasets._formulas import _quantile_bins
 
 VARIABLES = {
     "gs": ["x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "v"],
@@ -234,3 +237,33 @@ def test_bs_ties_are_zeros_only():
     _, y = make_formula("bs", 20_000, random_state=0)
     assert 0.005 < (y == 0).mean() < 0.02
     assert not y[y > 1e-300].duplicated().any()
+
+
+def test_dominating_values_raise_instead_of_empty_classes():
+    target = np.array([0.0] * 60 + [1.0, 2.0, 3.0, 4.0] * 10)
+    assert np.bincount(_quantile_bins(target, 2)).tolist() == [60, 40]
+    assert np.bincount(_quantile_bins(-target, 2)).tolist() == [40, 60]
+    with pytest.raises(ValueError, match=r"n_classes=4 .* 100 rows with 5 different .* 1 empty"):
+        _quantile_bins(target, 4)
+
+
+@given(
+    values=st.lists(st.integers(0, 30), min_size=2, max_size=60),
+    n_classes=st.integers(2, 6),
+)
+def test_bins_are_monotone_and_keep_ties_together(values, n_classes):
+    target = np.array(values, dtype=float)
+    try:
+        labels = _quantile_bins(target, n_classes)
+    except ValueError:
+        different = len(np.unique(target))
+        assert (
+            different < 2
+            or (n_classes > 2 and different < len(target))
+            or (len(target) < n_classes)
+        )
+        return
+    assert np.unique(labels).tolist() == list(range(n_classes))
+    order = np.argsort(target, kind="stable")
+    assert (np.diff(labels[order]) >= 0).all()
+    assert all(len(np.unique(labels[target == value])) == 1 for value in np.unique(target))

@@ -489,6 +489,13 @@ def test_by_default_they_are_those_that_users_get(task, monkeypatch):
     assert (network.max_iter, network.hidden_layer_sizes, network.dropout) == (3, (5,), 0.35)
 
 
+def test_embedded_numbers_are_more_inputs():
+    """Of which the announced time goes by."""
+    embedded = {"numeric_embedding": "pbld", "numeric_embedding_dim": 3}
+    made = plan("classification", recipe="paper", estimator_params=embedded)
+    assert made.n_inputs == 3 * FRAME.shape[1]
+
+
 def test_scores_are_of_the_rarer_class():
     X = np.random.default_rng(0).normal(size=(200, 2))
     y = np.where(X[:, 0] > 0.8, "churned", "stayed")

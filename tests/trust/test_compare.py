@@ -273,6 +273,16 @@ def test_the_guess_is_tested_as_activations_are():
         assert shown[name] == pytest.approx(value)
 
 
+def test_a_test_that_cannot_find_anything_says_so():
+    """Of five folds Wilcoxon's p is never below 0.0625."""
+    X = normal(200, 2)
+    found = compare_activations(X, X[:, 0] > 0, **QUICK | {"epochs": 2}, test="wilcoxon")
+    assert found.winner is None
+    assert "with 5 resamples the Wilcoxon test cannot find a significant difference for 2" in first(
+        found
+    )
+
+
 # ---- what is named -------------------------------------------------------------------------------
 
 

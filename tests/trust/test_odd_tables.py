@@ -16,7 +16,7 @@ import scipy.sparse
 import combutab
 from combutab.cli import main
 from combutab.cli._console import printable
-from combutab.datasets import read_table
+from combutab.datasets import TableError, read_table
 from combutab.preprocessing import TableEncoder, odd_columns
 from tests.short import BUDGET
 from tests.trust.forked import Forked, needs_fork, on_terminal
@@ -265,6 +265,20 @@ def test_excel_dates_and_percents_reach_the_model(folder, capsys):
     np.testing.assert_allclose(found["predicted_y"], model.predict(read), rtol=1e-5)
     assert main(["predict", "m.safetensors", "t.xlsx", "-o", "p.xlsx"]) == 2
     assert "one of the file endings .csv" in capsys.readouterr().err
+
+
+def test_excel_of_sheets_repeated_names_and_no_workbook(folder):
+    with pd.ExcelWriter("t.xlsx") as book:
+        pd.DataFrame({"a": [1], "b": [2]}).to_excel(book, sheet_name="one", index=False)
+        pd.DataFrame({"c": [1]}).to_excel(book, sheet_name="two", index=False)
+    with pytest.warns(UserWarning, match=r"has 2 sheets, and the first, 'one', is read; .*'two'"):
+        assert list(read_table("t.xlsx")) == ["a", "b"]
+    pd.DataFrame([[1, 2]], columns=["a", "a"]).to_excel("twice.xlsx", index=False)
+    with pytest.raises(TableError, match="more than one column named 'a'"):
+        read_table("twice.xlsx")
+    Path("no.xlsx").write_bytes(b"a,b\n1,2\n")
+    with pytest.raises(TableError, match=r"cannot read no\.xlsx"):
+        read_table("no.xlsx")
 
 
 # ---- A value that no column can have is refused in words that name its column -------------------

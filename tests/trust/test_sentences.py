@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from combutab.reports import evaluate_synthetic
+from combutab.reports._findings import level_within, worst_level
 from tests.short import BUDGET
 
 pytestmark = pytest.mark.slow
@@ -113,3 +114,24 @@ def test_odd_tables(names):
     assert utility.level not in ("good", "fair"), utility.sentence
     assert fidelity.level == "poor", fidelity.sentence
     assert privacy.level != "poor", privacy.sentence
+
+
+def test_levels_are_those_of_the_worst_part():
+    """By all combinations, from what the words mean."""
+    order = ["poor", "unknown", "fair", "good"]
+    for first in order:
+        for second in order:
+            worst = worst_level([first, second])
+            if "poor" in (first, second):
+                assert worst == "poor"
+            elif "unknown" in (first, second):
+                assert worst == "unknown"
+            else:
+                assert worst == ("fair" if "fair" in (first, second) else "good")
+    rng = np.random.default_rng(0)
+    for value, off in rng.uniform(0, 1, (500, 2)):
+        level = level_within(value, off, 0.9, 0.7)
+        if value + off >= 0.9 and value - off < 0.7:
+            assert level == "unknown"
+        else:
+            assert level == ("good" if value >= 0.9 else "fair" if value >= 0.7 else "poor")

@@ -12,7 +12,7 @@ import pytest
 from rich.cells import cell_len
 
 from combutab import CTGAN
-from combutab.cli import main
+from combutab.cli import _console, main
 from combutab.core import progress
 from combutab.core.progress import clock
 from combutab.training import EpochReport, ProgressBar
@@ -189,6 +189,21 @@ def test_the_commands_fit_their_terminal(tmp_path):
         joined = re.sub(r"\s+", " ", " ".join(shown))  # no word was broken
         for words in ("Wrote 60 rows to made.csv", "'word' has no value 'c'", "report.html"):
             assert words in joined
+
+
+@pytest.mark.parametrize("columns", [20, 40, 60])
+def test_words_are_left_whole(columns, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    path = "/a/path/that/is/longer/than/a/line/of/this/terminal.csv"
+    _console.echo(f"cannot write {path}: it is a directory 中中中中 中中中中 中中中中", wrap=True)
+    out = capsys.readouterr().out.splitlines()
+    assert [line for line in out if cell_len(line) > columns] in ([path + ":"], [])
+    assert path in " ".join(out)
+    _console.echo("aaa bbb " * 10, wrap=True, indent=4)
+    assert all(
+        line.startswith(("    a", "    b")) or not line.strip()
+        for line in capsys.readouterr().out.splitlines()
+    )
 
 
 @needs_fork
