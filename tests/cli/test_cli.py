@@ -14,6 +14,7 @@ import typer
 import combutab
 from combutab import TabFlow
 from combutab.cli import EXIT_CODES, app, main
+from combutab.cli._console import echo
 from combutab.datasets import TableError
 from combutab.datasets.tables import TableFile
 
