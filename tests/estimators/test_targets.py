@@ -118,8 +118,16 @@ def test_grid_search_takes_booleans_of_dtype_object():
     assert search.fit(X, y).best_score_ == plain.best_score_
 
 
-@pytest.mark.parametrize("values", [(False, True), (3, 4), (0.0, 1.0)])
-@pytest.mark.parametrize("model", [MLPClassifier, PackClassifier, TabMClassifier])
+@pytest.mark.parametrize(
+    ("model", "values"),
+    [
+        (MLPClassifier, (False, True)),
+        (MLPClassifier, (3, 4)),
+        (MLPClassifier, (0.0, 1.0)),
+        (PackClassifier, (False, True)),
+        (TabMClassifier, (3, 4)),
+    ],
+)
 def test_labels_of_dtype_object_have_their_own_dtype(model, values):
     x = np.random.default_rng(0).normal(size=64)
     y = pd.Series([*np.array(values)[(x > 0).astype(int)], None], dtype=object).dropna()
