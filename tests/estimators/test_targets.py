@@ -518,7 +518,8 @@ def test_metrics_are_known_by_each_of_their_names(spelling, name):
         for scoring in (spelling, name)
     ]
     assert_allclose(scores[0], scores[1], rtol=1e-5)
-    pack = PackClassifier(n_members=2, max_iter=1, random_state=0, boosting=False)
+    few = {"n_members": 2, "max_iter": 1, "max_ensemble_size": 4}
+    pack = PackClassifier(**few, random_state=0, boosting=False)
     packs = [clone(pack).set_params(scoring=scoring).fit(UNEVEN, y) for scoring in (spelling, name)]
     assert_array_equal(packs[0].predict_proba(UNEVEN), packs[1].predict_proba(UNEVEN))
 
