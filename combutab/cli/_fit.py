@@ -570,12 +570,19 @@ def _print_scores(
     echo("")
     if len(data.targets) > 1:
         echo(f"Scores are means over the targets. R2 of each: {_r2_words(estimator, data)}.")
-    if not scores.beats_baseline:
-        echo(f"The model's {scores.table['title'].iloc[0]} is not better than the baseline's.")
     echo(
         "No row was scored by a network that was trained on it, or by an epoch or an ensemble that "
         "was chosen with it. The scores are estimates of those on new rows."
     )
+    if scores.beats_baseline:
+        echo(
+            "Advice: `combutab compare --models mlp,boosting,linear` tests whether a simpler model "
+            "is as good."
+        )
+    else:
+        title = scores.table["title"].iloc[0]
+        echo(f"The model's {title} is not better than the baseline's.")
+        echo("Advice: check the target and the columns, or collect more rows, before you use it.")
     return scores
 
 

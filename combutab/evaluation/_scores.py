@@ -37,6 +37,7 @@ _FEW = 10  # classes, for a confusion matrix
 _QUANTILES = (0.25, 0.5, 0.75, 0.9, 0.95, 1.0)
 _TOO_MANY = 20_000  # rows from which on intervals are narrow, and slow to compute
 _NEAR_ZERO = 1e-3  # of the mean's size: a target nearer to zero has no useful MAPE
+_NO_VARIANCE = 5e-4  # an R2 nearer to zero is written as 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +101,11 @@ class PredictionScores:
     def formatted(self) -> pd.DataFrame:
         """Format the table as text: the score, its interval if there is one, and the baseline."""
         rows = {}
-        for _, row in self.table.iterrows():
+        table = self.table.copy()
+        numbers = ["score", "low", "high", "baseline"]
+        r2 = table.loc[table.index == "r2", numbers]
+        table.loc[table.index == "r2", numbers] = r2.mask(r2.abs() < _NO_VARIANCE, 0.0)
+        for _, row in table.iterrows():
             cells = {"score": _written(row["score"]), "baseline": _written(row["baseline"])}
             if np.isfinite(self.table["low"]).any():
                 has_interval = np.isfinite(row["low"])
