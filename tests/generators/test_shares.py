@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from combutab import TVAE
+from combutab import TVAE, TabFlow
 from combutab.cli import main
 from combutab.generators import ShortfallError
 from combutab.generators.conditions import all_met
@@ -350,7 +350,7 @@ def test_array_columns_are_named_by_position():
 def saved(tmp_path_factory):
     """The path of a generator for the commands."""
     path = tmp_path_factory.mktemp("shares") / "model"
-    make(TVAE, epochs=1).fit(make_table()).save(path)
+    make(TabFlow, epochs=1).fit(make_table()).save(path)
     return str(path)
 
 
@@ -366,11 +366,23 @@ def test_shares_as_text(saved, tmp_path):
     assert rows["region"].isin(["south", "west"]).sum() == 20
 
 
+def test_numbers_and_odd_labels_as_text(saved, tmp_path):
+    out, odd = tmp_path / "rows.parquet", str(tmp_path / "odd")
+    make(TVAE, epochs=1).fit(pd.DataFrame({"a": ["x|y", "9:30", "u:1|v"] * 20})).save(odd)
+    made = ["-o", str(out), "--rows", "20", "--shares"]
+    assert main(["sample", saved, *made, "score=0: 0.5 | :0.1"]) == 0
+    scores = pd.read_parquet(out)["score"]
+    assert ((scores == 0).sum(), scores.isna().sum()) == (10, 2)
+    assert main(["sample", odd, *made, "a=x|y:0.5|9:30:0.5"]) == 0
+    assert pd.read_parquet(out)["a"].value_counts().to_dict() == {"x|y": 10, "9:30": 10}
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         ("churn", r"'churn'.*COLUMN=VALUE.*SHARE"),
         ("chrun=yes:1", r"'chrun=yes:1'.*'chrun'"),
+        ("churn=yes", r"'churn=yes'.*COLUMN=VALUE.*SHARE"),
         ("churn=yes:lots", r"'churn=yes:lots'.*COLUMN=VALUE.*SHARE"),
         ("churn=yes:0.3|no", r"'churn=yes:0.3\|no'"),
         ("churn=yes:0.3|yes:0.2", r"'yes'.*'churn'"),
