@@ -114,24 +114,7 @@ class Loadable(ABC):
     @abstractmethod
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to a file; the docstring of the class describes its content."""
-        check_is_fitted(self)
-        head = model_header(self)  # first: its errors name a parameter
-        arrays, encoder = self.encoder_.to_state()
-        tensors = {f"encoder.{name}": array for name, array in arrays.items()}
-        for i, state in enumerate(self._states):
-            tensors |= {f"member.{i}.{name}": array for name, array in state.items()}
-        check_finite(tensors)
-        names, parts = self._to_save()
-        history = {str(name): column.tolist() for name, column in self.history_.items()}
-        header = {
-            **head,
-            "fitted": {name: encode(getattr(self, name), name) for name in names},
-            "encoder": encoder,
-            "n_members": len(self._states),
-            "history": {name: encode(column, name) for name, column in history.items()},
-            **parts,
-        }
-        write_model(path, header, tensors)
+        write_model(path, *file_content(self))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, device: str | torch.device = "auto") -> Self:
@@ -217,6 +200,28 @@ def model_header(model: Any) -> dict[str, Any]:
             if name not in ("callbacks", "device", "validation_split")
         },
     }
+
+
+def file_content(model: Loadable) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The header and the arrays of the file that a fitted model's ``save`` writes."""
+    check_is_fitted(model)
+    head = model_header(model)  # first: its errors name a parameter
+    arrays, encoder = model.encoder_.to_state()
+    tensors = {f"encoder.{name}": array for name, array in arrays.items()}
+    for i, state in enumerate(model._states):
+        tensors |= {f"member.{i}.{name}": array for name, array in state.items()}
+    check_finite(tensors)
+    names, parts = model._to_save()
+    history = {str(name): column.tolist() for name, column in model.history_.items()}
+    header = {
+        **head,
+        "fitted": {name: encode(getattr(model, name), name) for name in names},
+        "encoder": encoder,
+        "n_members": len(model._states),
+        "history": {name: encode(column, name) for name, column in history.items()},
+        **parts,
+    }
+    return header, tensors
 
 
 def check_finite(tensors: dict[str, np.ndarray]) -> None:

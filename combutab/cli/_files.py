@@ -369,8 +369,9 @@ def known_model(
 
 def save_with_format(model: Any, path: Path, forms: FileFormat, target: Targets = None) -> None:
     """Write a model file that also stores the table's format, and the targets of an estimator."""
-    model.save(path)
-    header, arrays = read_model(path)
+    from combutab._model_files import file_content
+
+    header, arrays = file_content(model)
     target_entry = {} if target is None else {_TARGET: target}
     write_model(path, {**header, _FORMS: asdict(forms), **target_entry}, arrays)
 

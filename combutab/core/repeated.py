@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -59,22 +60,19 @@ def _column_hashes(X: Any, y: Any) -> Iterator[np.ndarray]:
     """Hash the values of each column, (n,) uint64; the hashes of targets come last."""
     array = None if isinstance(X, pd.DataFrame) else np.asarray(X)
     columns = X.items() if array is None else enumerate(array.T)
-    for _, column in columns:
-        yield _hash_values(column)
-    for column in np.atleast_2d(np.asarray(y).T):
-        yield _hash_values(column)
-
-
-def _hash_values(column: Any) -> np.ndarray:
-    if getattr(column.dtype, "kind", "O") in "biuf" and isinstance(column.dtype, np.dtype):
-        numbers = np.asarray(column, dtype=np.float64) + 0.0  # no negative zeros
-        numbers[np.isnan(numbers)] = np.nan
-        hashes = numbers.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-        return hashes ^ (hashes >> np.uint64(32))
-    try:
-        return pd.util.hash_pandas_object(pd.Series(column), index=False).to_numpy()
-    except TypeError:  # cells such as lists
-        return pd.util.hash_pandas_object(pd.Series(column).astype(str), index=False).to_numpy()
+    features: Iterable[Any] = (column for _, column in columns)
+    for column in chain(features, np.atleast_2d(np.asarray(y).T)):
+        if getattr(column.dtype, "kind", "O") in "biuf" and isinstance(column.dtype, np.dtype):
+            numbers = np.asarray(column, dtype=np.float64) + 0.0  # no negative zeros
+            numbers[np.isnan(numbers)] = np.nan
+            hashes = numbers.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+            yield hashes ^ (hashes >> np.uint64(32))
+            continue
+        values = pd.Series(column)
+        try:
+            yield pd.util.hash_pandas_object(values, index=False).to_numpy()
+        except TypeError:  # cells such as lists
+            yield pd.util.hash_pandas_object(values.astype(str), index=False).to_numpy()
 
 
 def _n_in_both(columns: Iterable[np.ndarray], splits: Splits) -> int:

@@ -33,6 +33,8 @@ _GOLDEN = 0x9E3779B97F4A7C15
 _MIX_1 = 0xBF58476D1CE4E5B9
 _MIX_2 = 0x94D049BB133111EB
 _MASK = (1 << 64) - 1
+# the int64 with the same bits
+_SIGNED_GOLDEN, _SIGNED_MIX_1, _SIGNED_MIX_2 = (n - (1 << 64) for n in (_GOLDEN, _MIX_1, _MIX_2))
 _ONE = 0x3F800000  # the bits of 1.0 in float32, whose fraction is the last 23
 _PIECE = 1 << 20  # numbers of a row that are drawn at a time
 _PURPOSES = 1 << 63  # from here on a datum is a stream; below, a position
@@ -96,12 +98,6 @@ class Stream(IntEnum):
     BALANCED_ROWS = 66  # of a chunk's: which of each row's candidates is kept, and the rows' order
 
 
-def _signed(value: int) -> int:
-    """Two's complement: the int64 with the same bits as this unsigned 64-bit integer."""
-    value &= _MASK
-    return value - (1 << 64) if value >> 63 else value
-
-
 def _mix(z: _Integers) -> _Integers:
     """SplitMix64's mixer, of an unsigned 64-bit integer or of an array of uint64."""
     z = ((z ^ (z >> 30)) * _MIX_1) & _MASK
@@ -143,19 +139,19 @@ def starts(keys: np.ndarray, device: torch.device | str = "cpu") -> Tensor:
 
 def _mix_(z: Tensor, scratch: Tensor) -> Tensor:
     """SplitMix64's mixer, in place, on int64 (whose right shift is arithmetic, hence the masks)."""
-    for shift, factor in ((30, _MIX_1), (27, _MIX_2), (31, None)):
+    for shift, factor in ((30, _SIGNED_MIX_1), (27, _SIGNED_MIX_2), (31, None)):
         torch.bitwise_right_shift(z, shift, out=scratch)
         scratch.bitwise_and_((1 << (64 - shift)) - 1)
         z.bitwise_xor_(scratch)
         if factor is not None:
-            z.mul_(_signed(factor))
+            z.mul_(factor)
     return z
 
 
 def counters(n: int, device: torch.device | str = "cpu", first: int = 0) -> Tensor:
     """The counter of each of n positions, int64: what ``random_int64_`` mixes with a key."""
     positions = torch.arange(first + 1, first + n + 1, dtype=torch.int64, device=device)
-    return positions.mul_(_signed(_GOLDEN))
+    return positions.mul_(_SIGNED_GOLDEN)
 
 
 def random_int64_(keys: Keys, positions: Tensor, out: Tensor, scratch: Tensor) -> Tensor:

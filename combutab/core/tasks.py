@@ -45,11 +45,6 @@ class CallbackTask:
         self.estimator, self.context, self.data = estimator, context, data
         self.n_begun = 0
 
-    @property
-    def watched(self) -> bool:
-        """Tell whether there are callbacks."""
-        return has_callbacks(self.estimator)
-
     def begin(self, name: str, fitted: Fitted | None = None) -> Any:
         """Begin a part, and return it for ``end``."""
         part = self.context.subcontext(task_name=name)

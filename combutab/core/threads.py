@@ -42,9 +42,10 @@ def _n_cpus(n_cpus: int | None) -> int:
     return min(joblib.cpu_count(), n_cpus or 1)
 
 
-def network_threads(flops: float) -> int:
+def network_threads(flops: float, per_thread: float = _FLOPS_PER_THREAD) -> int:
     """Choose the number of threads for a training step of this many floating-point operations."""
-    return _share(flops, _FLOPS_PER_THREAD)
+    n_threads = max_threads()
+    return n_threads if flops >= per_thread * n_threads else max(1, int(flops / per_thread))
 
 
 def training_flops(n_rows: int, n_weights: int) -> float:
@@ -61,12 +62,7 @@ def training_flops(n_rows: int, n_weights: int) -> float:
 
 def tree_threads(n_values: float) -> int:
     """Choose the number of threads for boosted trees on this many values, rows times columns."""
-    return _share(n_values, _VALUES_PER_THREAD)
-
-
-def _share(work: float, per_thread: float) -> int:
-    n_threads = max_threads()
-    return n_threads if work >= per_thread * n_threads else max(1, int(work / per_thread))
+    return network_threads(n_values, _VALUES_PER_THREAD)
 
 
 # ---- Limits for a Python thread ------------------------------------------------------------------

@@ -6,7 +6,7 @@ import os
 import sys
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -88,28 +88,6 @@ from combutab.training import (
 _BAGGED = 5  # members of n_members="auto" with bagging="cv"
 
 
-def check_bagging(parameters: Mapping[str, Any]) -> None:
-    """Refuse parameters that exclude ``bagging``, before the data are checked."""
-    if parameters["bagging"] is None:
-        return
-    n_members = parameters["n_members"]
-    if n_members != "auto" and n_members < 2:
-        raise ValueError(
-            f"bagging='cv' gives each member a fold of its own: it needs n_members of at least 2 "
-            f"(5, say), got {n_members=}"
-        )
-    if parameters["solver"] == "lbfgs":
-        raise ValueError(
-            "bagging='cv' has each member keep its best epoch on its fold, and solver='lbfgs' has "
-            "no epochs; use 'adam', 'adamw' or 'sgd', or bagging=None"
-        )
-    if parameters["warm_start"]:
-        raise ValueError(
-            "bagging='cv' with warm_start=True might validate members on rows that they have "
-            "trained on; set warm_start=False, or bagging=None to go on from the fitted members"
-        )
-
-
 # ---- The data of a fit, from its arguments to encoded rows ---------------------------------------
 
 
@@ -151,14 +129,6 @@ class FitData:
     def used_groups(self) -> np.ndarray | None:
         """Groups of the used rows, (n_used,)."""
         return None if self.groups is None else self.groups[self.rows]
-
-    def order_rows(self, splits: Sequence[Split]) -> RowOrder:
-        """Order the used rows by splits; rows of ``X_val`` come last."""
-        order = RowOrder.of_splits(splits, len(self.rows))
-        if self.targets_val is None:
-            return order
-        val = np.arange(order.n_train, order.n_train + len(self.targets_val))
-        return replace(order, splits=[(order.order, val)])
 
 
 @dataclass(frozen=True)
@@ -209,7 +179,12 @@ def _checked_table(X: Any, y: Any, estimator: str) -> Any:
         raise ValueError(
             f"This {estimator} estimator requires y to be passed, but the target y is None."
         )
-    _refuse_path(X)
+    first = X[0] if isinstance(X, list | tuple) and X else X
+    if isinstance(first, str | os.PathLike) and (first is X or str(first).endswith(".parquet")):
+        raise ValueError(
+            f"fit takes a table, got the path {str(first)!r}: read it first (pandas.read_parquet), "
+            "or use fit_parquet of MLPClassifier or MLPRegressor, which reads it in parts"
+        )
     X = as_table(X)
     if getattr(X, "ndim", 2) > 2:
         raise ValueError(f"Found array with dim {X.ndim}, while {estimator} needs rows and columns")
@@ -223,15 +198,6 @@ def _checked_table(X: Any, y: Any, estimator: str) -> Any:
                 "table.dropna(subset=[target])"
             )
     return X
-
-
-def _refuse_path(X: Any) -> None:
-    first = X[0] if isinstance(X, list | tuple) and X else X
-    if isinstance(first, str | os.PathLike) and (first is X or str(first).endswith(".parquet")):
-        raise ValueError(
-            f"fit takes a table, got the path {str(first)!r}: read it first (pandas.read_parquet), "
-            "or use fit_parquet of MLPClassifier or MLPRegressor, which reads it in parts"
-        )
 
 
 def _checked_weight(sample_weight: Any, n_rows: int) -> np.ndarray:
@@ -326,6 +292,16 @@ class BaseMLP(Fitted):
 
     def _make_spec(self, n_rows: int) -> NetworkSpec:
         """Describe the network for the fitted encoder and target."""
+        embedding: dict[str, Any] = {}
+        if self.numeric_embedding != "none":
+            embedding = {
+                "n_numeric": self.encoder_.numeric_scaler_.n_columns,
+                "numeric_embedding": self.numeric_embedding,
+                "numeric_embedding_dim": int(self.numeric_embedding_dim),
+                "n_bins": int(self.n_bins),
+                "n_frequencies": int(self.n_frequencies),
+                "frequency_scale": float(self.frequency_scale),
+            }
         return MLPSpec(
             n_dense=self.encoder_.n_dense_,
             hidden=self._hidden_layer_sizes(n_rows),
@@ -335,26 +311,30 @@ class BaseMLP(Fitted):
             normalization=self.normalization,
             proxy_norm=self.proxy_norm,
             init=self.init if isinstance(self.init, str) else "torch",
-            **self._input_settings(),
+            scale_inputs=self.scale_inputs,
+            **embedding,
         )
-
-    def _input_settings(self) -> dict[str, Any]:
-        """Return the fields of the spec for numbers before the first layer."""
-        settings: dict[str, Any] = {"scale_inputs": self.scale_inputs}
-        if self.numeric_embedding != "none":
-            settings |= {
-                "n_numeric": self.encoder_.numeric_scaler_.n_columns,
-                "numeric_embedding": self.numeric_embedding,
-                "numeric_embedding_dim": int(self.numeric_embedding_dim),
-                "n_bins": int(self.n_bins),
-                "n_frequencies": int(self.n_frequencies),
-                "frequency_scale": float(self.frequency_scale),
-            }
-        return settings
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_bagging(self.get_params(deep=False))
+        if self.bagging is None:
+            return
+        n_members = self.n_members
+        if not isinstance(n_members, str) and n_members < 2:
+            raise ValueError(
+                f"bagging='cv' gives each member a fold of its own: it needs n_members of at least "
+                f"2 (5, say), got {n_members=}"
+            )
+        if self.solver == "lbfgs":
+            raise ValueError(
+                "bagging='cv' has each member keep its best epoch on its fold, and solver='lbfgs' "
+                "has no epochs; use 'adam', 'adamw' or 'sgd', or bagging=None"
+            )
+        if self.warm_start:
+            raise ValueError(
+                "bagging='cv' with warm_start=True might validate members on rows that they have "
+                "trained on; set warm_start=False, or bagging=None to go on from the fitted members"
+            )
 
     # ---- fit ---------------------------------------------------------------------------------
 
@@ -597,7 +577,10 @@ class BaseMLP(Fitted):
         A new encoding, the scale of the target and balanced class weights are learned from these
         rows.
         """
-        order = data.order_rows(splits)
+        order = RowOrder.of_splits(splits, len(data.rows))
+        if data.targets_val is not None:  # rows of X_val come last
+            val = np.arange(order.n_train, order.n_train + len(data.targets_val))
+            order = replace(order, splits=[(order.order, val)])
         encoded = self._encode_target(data, order, mode)
         encoder, tables = self._encode_tables(data, order, mode)
         dtype = Precision(self.precision).dtype

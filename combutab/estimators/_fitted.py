@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -153,49 +154,40 @@ def unfinished(
 
     With ``in_parts``, a call of ``fit`` is one of several, and the last one is not known.
     """
-    warnings_found = list[Unfinished]()
     config, solver = job.config, job.config.optimizer.solver
-
-    def note(text: str, members: Iterable[int], category: type[Warning]) -> None:
-        if numbers := tuple(members):
-            warnings_found.append(Unfinished(text, category, numbers, len(results)))
-
-    def ended(reason: str) -> list[int]:
-        return [i for i, result in enumerate(results) if result.reason == reason]
-
-    interrupted = "Training interrupted by user: the best weights so far are kept."
-    note(interrupted, ended("interrupted"), UserWarning)
-    note(
+    by_reason = defaultdict[str, list[int]](list)  # positions of members
+    for i, result in enumerate(results):
+        by_reason[result.reason].append(i)
+    late = by_reason["max_iter"]
+    members_by_text = {
         "Training diverged; the weights of its best epoch are kept. Lower learning_rate_init="
-        f"{job.plans[0].learning_rate}, or set max_grad_norm.",
-        ended("diverged"),
-        ConvergenceWarning,
-    )
+        f"{job.plans[0].learning_rate}, or set max_grad_norm.": by_reason["diverged"]
+    }
     if config.score is not None and not any(np.isfinite(r.best_score) for r in results):
-        note(
+        members_by_text[
             "No epoch has a validation score that is a number: the weights of the last are kept. "
-            "See early_stopping_scoring.",
-            range(len(results)),
-            ConvergenceWarning,
-        )
-    late = ended("max_iter")
+            "See early_stopping_scoring."
+        ] = list(range(len(results)))
     # n_iter_no_change=inf and schedules over all epochs ask for max_iter epochs
     planned = np.isinf(config.n_iter_no_change) or is_per_step(config.learning_rate)
     if solver == "lbfgs" and late:
-        note(
+        members_by_text[
             f"lbfgs failed to converge after {results[late[0]].epochs} iteration(s); increase "
-            f"max_iter={config.max_epochs} or max_fun={job.max_fun}",
-            late,
-            ConvergenceWarning,
-        )
+            f"max_iter={config.max_epochs} or max_fun={job.max_fun}"
+        ] = late
     elif converges and (in_parts or not planned):
-        note(
+        members_by_text[
             f"Stochastic Optimizer: Maximum iterations ({config.max_epochs}) reached and the "
-            "optimization hasn't converged yet.",
-            late,
-            ConvergenceWarning,
-        )
-    return warnings_found
+            "optimization hasn't converged yet."
+        ] = late
+    interrupted = "Training interrupted by user: the best weights so far are kept."
+    notes = [(interrupted, UserWarning, by_reason["interrupted"])]
+    notes += [(text, ConvergenceWarning, members) for text, members in members_by_text.items()]
+    return [
+        Unfinished(text, category, tuple(members), len(results))
+        for text, category, members in notes
+        if members
+    ]
 
 
 def _history(results: Sequence[MemberResult]) -> pd.DataFrame:

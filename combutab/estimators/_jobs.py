@@ -197,7 +197,7 @@ def train_one_stack(
 
 
 def train_streamed(
-    job: Job, stream: RowStream, callbacks: Sequence[Callback] = ()
+    job: Job, callbacks: Sequence[Callback], stream: RowStream
 ) -> list[MemberResult]:
     """Train all members of a job in one stack, on rows that are read once for all members."""
     first_job = job
@@ -206,16 +206,9 @@ def train_streamed(
         first_rows = torch.arange(len(first.dense))
         plans = tuple(replace(plan, rows=first_rows, val_rows=None) for plan in job.plans)
         first_job = replace(job, rows=first, plans=plans)
-    net, _, _ = _assemble([first_job], _members_of(job))
-    return train_stack(net, _on_device(job.rows, job), job.plans, job.config, callbacks, stream)
-
-
-def _members_of(job: Job) -> list[Position]:
-    return [Position(0, i) for i in range(len(job.members))]
-
-
-def _on_device(rows: Rows, job: Job) -> Rows:
-    return rows.each(lambda tensor: tensor.to(job.device))
+    net, _, _ = _assemble([first_job], [Position(0, i) for i in range(len(job.members))])
+    rows = job.rows.each(lambda tensor: tensor.to(job.device))
+    return train_stack(net, rows, job.plans, job.config, callbacks, stream)
 
 
 def _assemble(
@@ -252,7 +245,7 @@ def _assemble(
     net = head.spec.build(members, dtype=head.config.precision.dtype, device=head.device)
     for i, state in states.items():
         net.load_member(i, state)
-    rows = _on_device(concatenated(tables), head)
+    rows = concatenated(tables).each(lambda tensor: tensor.to(head.device))
     if head.spec.needs_rows:
         _start_from_rows(net, rows, plans, [i for i in range(len(stack)) if i not in states])
     for i, place in enumerate(stack):
@@ -419,7 +412,7 @@ def epoch_tasks(
     if has_callbacks(estimator) and not streamed:
         n_epochs *= len(job.stacks)
     with fit_task(estimator, *data, n_parts=n_epochs) as task:
-        yield [FitTasks(task, learned)] if task is not None and task.watched else []
+        yield [] if task is None or not has_callbacks(estimator) else [FitTasks(task, learned)]
 
 
 # ---- The training of one job, and of many jobs' stacks, one after the other or side by side ------
@@ -648,12 +641,11 @@ def train_shared(
         for plan in job.plans if job.has_folds else job.plans[:1]:
             tables_read += [plan.rows, plan.val_rows]
         file.begin(f"{job.device.type} {[plan.seed for plan in job.plans]}", tables_read)
-
-    def train(part: Job, callbacks: Sequence[Callback] = ()) -> list[MemberResult]:
-        if stream is not None:
-            return train_streamed(part, stream, callbacks)
-        return train_job(part, callbacks, file)
-
+    train: Callable[[Job, Sequence[Callback]], list[MemberResult]]
+    if stream is None:
+        train = functools.partial(train_job, file=file)
+    else:
+        train = functools.partial(train_streamed, stream=stream)
     if not isinstance(world, Ranks):
         return train(job, callbacks)
     check_same(world, job.rows.tensors() if tables is None else tables())
@@ -693,14 +685,14 @@ def train_shared_jobs(
 
 
 def _share_members(
-    job: Job, ranks: Ranks, train: Callable[[Job], list[MemberResult]]
+    job: Job, ranks: Ranks, train: Callable[[Job, Sequence[Callback]], list[MemberResult]]
 ) -> list[MemberResult]:
     span = slice(*ranks.span(len(job.members)))
     states = None if job.start_states is None else job.start_states[span]
     part = replace(job, members=job.members[span], plans=job.plans[span], start_states=states)
 
     def results() -> list[MemberResult]:
-        trained = train(part)
+        trained = train(part, ())
         if is_interrupted(trained):
             raise KeyboardInterrupt
         return trained

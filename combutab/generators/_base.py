@@ -49,7 +49,7 @@ from combutab.core.parameters import (
 )
 from combutab.core.rng import Stream, fold_in, random_permutations, seed_from
 from combutab.core.state import unpack
-from combutab.core.tasks import CallbackSupport, CallbackTask, fit_task
+from combutab.core.tasks import CallbackSupport, CallbackTask, fit_task, has_callbacks
 from combutab.core.text import parse_seconds
 from combutab.core.threads import max_threads
 from combutab.core.world import Ranks, broadcast, current, plain_parameters, sharing
@@ -637,7 +637,7 @@ class BaseGenerator(
         callbacks: list[Callback] = list(self.callbacks or ())
         if self.verbose:
             callbacks.insert(0, ProgressBar(type(self).__name__, estimate=True))
-        if task is not None and task.watched:
+        if task is not None and has_callbacks(self):
             callbacks.append(FitTasks(task))
         if file is not None:
             file.begin("", (rows.values, rows.codes))

@@ -358,7 +358,23 @@ class Rules:
 
         Raises ValueError if they leave no combination, or contradict a constraint.
         """
-        self._refuse_conflicts(conditions)
+        # single values and ranges that no row of a constraint has together
+        values: dict[Any, pd.Series] = {}
+        ranges: dict[Any, tuple[Any, Any]] = {}
+        for condition in conditions:
+            value = condition.single_value(self.coders[condition.column])
+            if value is not None:
+                values[condition.column] = value
+            if isinstance(condition, PointConditions) and value is not None:
+                ranges[condition.column] = value.iloc[0], value.iloc[0]
+            if isinstance(condition, Range):
+                ranges[condition.column] = condition.low, condition.high
+        for constraint, names in zip(self.constraints, self.columns, strict=True):
+            if constraint.contradicts(self.names, values, ranges):
+                listed = ", ".join(map(repr, names))
+                raise ValueError(
+                    f"the conditions on {listed} contradict {constraint!r}; change one"
+                )
         return self._restrict_codes(conditions)
 
     def allows(self, conditions: Sequence[Condition]) -> bool:
@@ -394,25 +410,6 @@ class Rules:
         for combinations in self.combinations.values():
             combinations.restrict(by_span)
         return [*by_span.values(), *(c for c in conditions if not isinstance(c, Codes))]
-
-    def _refuse_conflicts(self, conditions: Sequence[Condition]) -> None:
-        """Refuse single values and ranges that no row of a constraint has together."""
-        values: dict[Any, pd.Series] = {}
-        ranges: dict[Any, tuple[Any, Any]] = {}
-        for condition in conditions:
-            value = condition.single_value(self.coders[condition.column])
-            if value is not None:
-                values[condition.column] = value
-            if isinstance(condition, PointConditions) and value is not None:
-                ranges[condition.column] = value.iloc[0], value.iloc[0]
-            if isinstance(condition, Range):
-                ranges[condition.column] = condition.low, condition.high
-        for constraint, names in zip(self.constraints, self.columns, strict=True):
-            if constraint.contradicts(self.names, values, ranges):
-                listed = ", ".join(map(repr, names))
-                raise ValueError(
-                    f"the conditions on {listed} contradict {constraint!r}; change one"
-                )
 
     def refuse_unknown(self, names: Sequence[Any]) -> None:
         """Refuse names that are not columns of the table, including those of learned columns."""

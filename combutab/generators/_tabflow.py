@@ -146,42 +146,25 @@ class FlowSteps:
         """Losses of codes and values of a network of the stack, (M,) each; 0 of one to skip."""
         half = len(masks or ()) // 2
         code_masks, value_masks = (masks[:half], masks[half:]) if masks else (None, None)
-        codes = values = rows.values.new_zeros(len(rows.codes))
+        code_losses = value_losses = rows.values.new_zeros(len(rows.codes))
         if "codes" not in skip:
-            codes = self._code_losses(network, rows.codes, drawn, code_masks)
+            known_codes = rows.codes.masked_fill(drawn.hidden, -1)
+            raw = self.code_outputs(network, known_codes, code_masks)
+            weight = drawn.hidden.to(self.spans.dtype)
+            weight.div_(weight.sum(-1, keepdim=True))  # each hidden code's share of its row's
+            code_losses = self.cross_entropy(raw, rows.codes, weight).mean(1)
         if "values" not in skip and network.values is not None:
-            values = self._value_losses(network, rows, drawn, value_masks)
-        return codes, values
-
-    def _code_losses(
-        self,
-        network: StackedCascade,
-        codes: Tensor,
-        drawn: FlowDraw,
-        masks: Sequence[Tensor] | None,
-    ) -> Tensor:
-        raw = self.code_outputs(network, codes.masked_fill(drawn.hidden, -1), masks)
-        weight = drawn.hidden.to(self.spans.dtype)
-        weight.div_(weight.sum(-1, keepdim=True))  # each hidden code's share of its row's
-        return self.cross_entropy(raw, codes, weight).mean(1)
-
-    def _value_losses(
-        self,
-        network: StackedCascade,
-        rows: TableRows,
-        drawn: FlowDraw,
-        masks: Sequence[Tensor] | None,
-    ) -> Tensor:
-        ends = to_normal(rows.values)
-        velocity = ends - drawn.noise
-        at = torch.where(drawn.is_known, ends, drawn.noise + drawn.time * velocity)
-        with self.context():
-            layer = ValueLayer(self, network, rows.codes, drawn.is_known)
-            predicted = layer.velocity(at, drawn.time, masks)
-        # 0 stands for no position in a bin: single values with their own bin, and missing values
-        counted = (~drawn.is_known & (rows.values != 0)).to(velocity.dtype)
-        error = (predicted.to(velocity.dtype) - velocity) * counted
-        return error.square().mean((1, 2))
+            ends = to_normal(rows.values)
+            velocity = ends - drawn.noise
+            at = torch.where(drawn.is_known, ends, drawn.noise + drawn.time * velocity)
+            with self.context():
+                layer = ValueLayer(self, network, rows.codes, drawn.is_known)
+                predicted = layer.velocity(at, drawn.time, value_masks)
+            # 0 stands for no position in a bin: single values with their own bin, and missing ones
+            counted = (~drawn.is_known & (rows.values != 0)).to(velocity.dtype)
+            error = (predicted.to(velocity.dtype) - velocity) * counted
+            value_losses = error.square().mean((1, 2))
+        return code_losses, value_losses
 
     def code_outputs(
         self, network: StackedCascade, codes: Tensor, masks: Sequence[Tensor] | None = None

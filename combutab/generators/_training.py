@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -350,6 +349,10 @@ class GeneratorStack(Trainable[GeneratorResult]):
         self.best_states: list[State] = [{} for _ in self.members]
         self.n_iter_no_improvement = np.zeros((len(self.parts), n_members), dtype=int)
         self.n_epochs = np.zeros(n_members, dtype=int)  # until early stopping ended it
+        if training.spans.device.type == "cpu":
+            n_rows = min(getattr(training, "batch_size", len(training.rows)), len(training.rows))
+            trained = [training.networks[name].flat.values.numel() for name in training.optimizers]
+            self.step_flops = training_flops(n_rows, sum(trained))
 
     @property
     def ended(self) -> np.ndarray:
@@ -360,16 +363,6 @@ class GeneratorStack(Trainable[GeneratorResult]):
     def stopped(self) -> np.ndarray:
         """Find the members whose parts have all ended."""
         return np.all(self.ended, axis=0) & bool(self.parts)
-
-    @property
-    def step_flops(self) -> float:
-        """See `Trainable`."""
-        training = self.training
-        if training.spans.device.type != "cpu":
-            return math.inf
-        n_rows = min(getattr(training, "batch_size", len(training.rows)), len(training.rows))
-        trained = [training.networks[name].flat.values.numel() for name in training.optimizers]
-        return training_flops(n_rows, sum(trained))
 
     @property
     def finished(self) -> bool:
@@ -490,24 +483,21 @@ class GeneratorStack(Trainable[GeneratorResult]):
 
     def results(self) -> list[GeneratorResult]:
         """See `Trainable`."""
-        return [self._result(m, state) for m, state in enumerate(self.states)]
+        results = []
+        for m, state in enumerate(self.states):
+            n_epochs = None if self.measure is None else int(self.n_epochs[m])
+            curves = self.curves.items()
+            losses = {name: [float(v[m]) for v in values[:n_epochs]] for name, values in curves}
+            reason = "no_improvement" if self.stopped[m] else self.reason
+            reason = "diverged" if self.diverged[m] else reason
+            tensors = {name: value.cpu() for name, value in state.items()}
+            results.append(GeneratorResult(tensors, losses, reason))
+        return results
 
     def _set_states(self) -> None:
         """Copy the result of each member if training ended now."""
         network = self.training.sampled
         self.states = [network.member_state(m) | s for m, s in enumerate(self.best_states)]
-
-    def _result(self, m: int, state: State) -> GeneratorResult:
-        n_epochs = None if self.measure is None else int(self.n_epochs[m])
-        reason = "no_improvement" if self.stopped[m] else self.reason
-        return GeneratorResult(
-            {name: value.cpu() for name, value in state.items()},
-            {
-                name: [float(v[m]) for v in values[:n_epochs]]
-                for name, values in self.curves.items()
-            },
-            "diverged" if self.diverged[m] else reason,
-        )
 
 
 def _member_states(

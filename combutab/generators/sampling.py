@@ -107,6 +107,15 @@ class Samples(NamedTuple):
     codes: Tensor
     probability: Tensor  # of the allowed codes
 
+    def gather(self, n: int) -> Rows:
+        """The first n rows, which the members have in turn; inverts `_deal_out`."""
+        n_dealt = self.codes.shape[0] * self.codes.shape[1]
+        values, codes, probability = (
+            rows.cpu().numpy().swapaxes(0, 1).reshape(n_dealt, *rows.shape[2:])[:n]
+            for rows in (self.values.float(), self.codes, self.probability)
+        )
+        return values, codes, probability
+
 
 # ---- Rejection sampling --------------------------------------------------------------------------
 
@@ -405,7 +414,7 @@ class Sampler(Generic[NetworkT]):
         """Generate rows with allowed codes only."""
         keys, n_rows = self._deal_keys(n, key)
         request = RowRequest(keys, n_rows, self._condition(keys, n_rows, span, code), allowed)
-        return _gather_rows(self._run(request), n)
+        return self._run(request).gather(n)
 
     def generate_stack(self, keys: Sequence[int], n: int) -> tuple[Tensor, Tensor]:
         """Values (M, n, n_values) and codes (M, n, n_spans) of n rows per member, one key each."""
@@ -482,20 +491,6 @@ def _deal_out(rows: np.ndarray, n_members: int, n_rows: int, fill: float) -> np.
     padded = np.full((n_rows * n_members, *rows.shape[1:]), fill, dtype=rows.dtype)
     padded[: len(rows)] = rows
     return padded.reshape(n_rows, n_members, *rows.shape[1:]).swapaxes(0, 1)
-
-
-def _gather(dealt: Tensor, n: int) -> np.ndarray:
-    """Invert `_deal_out` for n rows."""
-    rows: np.ndarray = dealt.cpu().numpy().swapaxes(0, 1)
-    return rows.reshape(dealt.shape[0] * dealt.shape[1], *dealt.shape[2:])[:n]
-
-
-def _gather_rows(drawn: Samples, n: int) -> Rows:
-    return (
-        _gather(drawn.values.float(), n),
-        _gather(drawn.codes, n),
-        _gather(drawn.probability, n),
-    )
 
 
 def invert(counts: np.ndarray, draws: np.ndarray) -> np.ndarray:
@@ -618,7 +613,7 @@ class DirectSampler(Sampler[NetworkT]):
             None if values is None else deal(values, np.nan),
             points,
         )
-        return _gather_rows(self._run(request), len(codes))
+        return self._run(request).gather(len(codes))
 
 
 def _numbers_of(encoder: ModeEncoder, column: Any) -> tuple[int, int, NumberColumn]:

@@ -530,15 +530,6 @@ class StackedMap(Protocol):
         """Write the parameters' gradients; the gradient by x if asked. ``grad`` is overwritten."""
 
 
-def linear_map(linear: StackedLinear, scratch: Scratch, name: str, at: GradientOf) -> StackedMap:
-    """The passes of a linear layer."""
-    if isinstance(linear, HeadLinear):
-        return SharedMap(linear, scratch, name, at)
-    if isinstance(linear, HeadOutputs):
-        return SeparateMaps(linear, at)
-    return PlainMap(linear, at)
-
-
 class PlainMap:
     """Passes of ``StackedLinear``."""
 
@@ -684,13 +675,16 @@ class Layer:
     def activate(self, x: Tensor, out: Tensor, valid: Tensor | None, keep: bool) -> None:
         """``out`` becomes the activations of x."""
         for members, part in self.parts:
-            rows = None if valid is None else _of(valid, members)
-            part.forward(_of(x, members), _of(out, members), rows, keep)
+            if members is None:
+                part.forward(x, out, valid, keep)
+            else:
+                valid_rows = None if valid is None else valid[members]
+                part.forward(x[members], out[members], valid_rows, keep)
 
     def derive(self, grad: Tensor) -> None:
         """The gradient of the activations becomes that of their input."""
         for members, part in self.parts:
-            part.backward(_of(grad, members))
+            part.backward(grad if members is None else grad[members])
 
     def backward(self, grad: Tensor) -> None:
         """The gradient of the layer's result becomes that of the linear map's."""
@@ -700,10 +694,6 @@ class Layer:
             self.derive(grad)
         if self.norm is not None:
             self.norm.backward(grad)
-
-
-def _of(x: Tensor, members: slice | None) -> Tensor:
-    return x if members is None else x[members]
 
 
 class Chain:
@@ -748,10 +738,14 @@ class Chain:
         self.scratch = Scratch(like.dtype, like.device)
         self.n_members, self.n_inputs = like.shape[0], like.shape[1]
         self.widths = [layer.weight.shape[2] for layer in self.linears[:-1]]
-        self._maps = [
-            linear_map(layer, self.scratch, f"{i}.heads.", self.at)
-            for i, layer in enumerate(self.linears)
-        ]
+        self._maps: list[StackedMap] = []
+        for i, linear in enumerate(self.linears):
+            if isinstance(linear, HeadLinear):
+                self._maps.append(SharedMap(linear, self.scratch, f"{i}.heads.", self.at))
+            elif isinstance(linear, HeadOutputs):
+                self._maps.append(SeparateMaps(linear, self.at))
+            else:
+                self._maps.append(PlainMap(linear, self.at))
         self._ends = list(accumulate(self.widths, initial=0))  # of hidden units, side by side
         vectors = self._vectors()
         self.layers = [self._layer(i, vectors) for i in range(len(self.slots))]
@@ -784,11 +778,21 @@ class Chain:
         return source_of
 
     def _layer(self, i: int, vectors: Mapping[nn.Module, tuple[VectorSource, int]]) -> Layer:
+        """The stages of a layer: its normalisation, and the activations of its members."""
+        norm_stage: Stage | None = None
+        norm = self.norms[i]
+        kernel = norm.kernel() if isinstance(norm, StackedNorm) else None
+        if isinstance(norm, StackedNorm) and norm.kind == "batch":
+            norm_stage = BatchNormStage(norm, self.at)
+        elif isinstance(norm, StackedNorm) and kernel is not None:
+            norm_stage = NormStage(norm, kernel, Memory(self.scratch, f"{i}.norm."), self.at)
+        elif not isinstance(norm, nn.Identity):
+            norm_stage = AutogradStage(norm, parameters_of(norm, self.at))
         parts: list[tuple[slice | None, Stage]] = []
         slot = self.slots[i]
         if not isinstance(slot, StackedActivation):
             stage = AutogradStage(slot, parameters_of(slot, self.at), sees_rows=True)
-            return Layer(self._norm(i), [(None, stage)])
+            return Layer(norm_stage, [(None, stage)])
         for k, (members, kind) in enumerate(zip(slot.groups, slot.kinds, strict=True)):
             module = kind.skeleton if isinstance(kind, StackedModules) else kind
             kernel = None if isinstance(kind, SeparateModules) else kernel_of(module)
@@ -799,19 +803,7 @@ class Chain:
                 source = vectors.get(kind, (VectorSource(), 0))
                 part = KernelStage(kernel, Memory(self.scratch, f"{i}.{k}."), *source)
             parts.append((members if len(slot.groups) > 1 else None, part))
-        return Layer(self._norm(i), parts)
-
-    def _norm(self, i: int) -> Stage | None:
-        norm = self.norms[i]
-        if isinstance(norm, nn.Identity):
-            return None
-        if isinstance(norm, StackedNorm):
-            if norm.kind == "batch":
-                return BatchNormStage(norm, self.at)
-            kernel = norm.kernel()
-            if kernel is not None:
-                return NormStage(norm, kernel, Memory(self.scratch, f"{i}.norm."), self.at)
-        return AutogradStage(norm, parameters_of(norm, self.at))
+        return Layer(norm_stage, parts)
 
     @property
     def plain(self) -> bool:

@@ -117,7 +117,10 @@ class FlatTensors:
     def backward_through(self, module: nn.Module, out: Tensor, by_out: Tensor) -> None:
         """Set the ``grads`` of one module, given its output and the derivative by that output."""
         inside = set(module.modules())
-        _fill_grads(out, [(self, slot) for slot in self.slots if slot.module in inside], by_out)
+        slots = [slot for slot in self.slots if slot.module in inside]
+        grads = gradients_through([out], [by_out], [slot.tensor for slot in slots])
+        for slot, grad in zip(slots, grads, strict=True):
+            write_gradient(self._view(self.grads, slot), grad)
 
     def gradient_of(self, module: nn.Module, attribute: str) -> Tensor:
         """The view of ``grads`` that belongs to one parameter."""
@@ -155,18 +158,8 @@ class FlatTensors:
 
 def backward(loss: Tensor, flats: Sequence[FlatTensors]) -> None:
     """Set the ``grads`` of several matrices in one backward pass."""
-    _fill_grads(loss, [(flat, slot) for flat in flats for slot in flat.slots])
-
-
-def _fill_grads(
-    out: Tensor, slots: Sequence[tuple[FlatTensors, Slot]], by_out: Tensor | None = None
-) -> None:
-    tensors = [slot.tensor for _, slot in slots]
-    grads: Sequence[Tensor | None]
-    if by_out is None:
-        grads = torch.autograd.grad(out, tensors, allow_unused=True)
-    else:
-        grads = gradients_through([out], [by_out], tensors)
+    slots = [(flat, slot) for flat in flats for slot in flat.slots]
+    grads = torch.autograd.grad(loss, [slot.tensor for _, slot in slots], allow_unused=True)
     for (flat, slot), grad in zip(slots, grads, strict=True):
         write_gradient(flat._view(flat.grads, slot), grad)
 
@@ -276,10 +269,7 @@ class MaskMaker:
         units = draws.view(torch.uint8).view(n_members, 1, n_units)
         masks = masks.view(units.shape)
         torch.ge(units, self._dropped, out=units)  # bytes become 0 or 1
-        return self._by_layer(masks.copy_(units).mul_(self._scale))
-
-    def _by_layer(self, masks: Tensor) -> list[Tensor]:  # (M, 1, all units of all rows)
-        n_members, n_rows = len(masks), masks.shape[-1] // self._total
+        masks.copy_(units).mul_(self._scale)
         return [
             masks[:, 0, n_rows * start : n_rows * end].view(n_members, n_rows, -1)[..., :width]
             for start, end, width in self._spans
@@ -832,20 +822,24 @@ class StackedActivation(nn.Module):
                 for i in range(start, stop)
             )
             self.groups.append(slice(start, stop))
-            self.kinds.append(_of_members(modules, seeds[start:stop]))
+            first = next(modules)
+            tensors = [*first.parameters(), *first.buffers()]
+            if not is_known(first) or any(tensor.ndim != 1 for tensor in tensors):
+                self.kinds.append(SeparateModules([first, *modules], seeds[start:stop]))
+            else:
+                self.kinds.append(StackedModules([first, *modules]) if tensors else first)
             start = stop
 
     def forward(self, x: Tensor, valid: Tensor | None = None) -> Tensor:
         """Apply the activations. ``valid``, (M, batch), marks positions with a row; None: all."""
-        kinds = list(zip(self.groups, self.kinds, strict=True))
-        if len(kinds) == 1:
-            return _apply(self.kinds[0], x, valid)
-        return torch.cat(
-            [
-                _apply(kind, x[members], None if valid is None else valid[members])
-                for members, kind in kinds
-            ]
-        )
+        outputs = []
+        for members, kind in zip(self.groups, self.kinds, strict=True):
+            rows = x if len(self.groups) == 1 else x[members]
+            if isinstance(kind, SeparateModules):
+                outputs.append(kind(rows, None if valid is None else valid[members]))
+            else:
+                outputs.append(kind(rows))
+        return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
     def select_groups(self, keep: Sequence[int]) -> None:
         """Keep only these members; the stack selects the tensors."""
@@ -860,23 +854,6 @@ class StackedActivation(nn.Module):
             groups.append(slice(start, start + len(rows)))
             start += len(rows)
         self.groups, self.kinds = groups, kinds
-
-
-def _apply(kind: nn.Module, x: Tensor, valid: Tensor | None) -> Tensor:
-    result: Tensor = kind(x, valid) if isinstance(kind, SeparateModules) else kind(x)
-    return result
-
-
-def _of_members(modules: Iterator[nn.Module], seeds: Sequence[int]) -> nn.Module:
-    """Make the module that serves members of one activation, given a module for each."""
-    first = next(modules)
-    tensors = [*first.parameters(), *first.buffers()]
-    if is_known(first):
-        if not tensors:
-            return first
-        if all(tensor.ndim == 1 for tensor in tensors):
-            return StackedModules([first, *modules])
-    return SeparateModules([first, *modules], seeds)
 
 
 def make_activations(

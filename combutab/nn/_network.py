@@ -93,11 +93,6 @@ class StackedNetwork(nn.Module):
     def dtype(self) -> torch.dtype:
         return self.flat.values.dtype
 
-    @property
-    def flats(self) -> tuple[FlatTensors, FlatTensors]:
-        """Matrices of the parameters and of the floating-point buffers."""
-        return self.flat, self.flat_buffers
-
     def _flatten(self, dtype: torch.dtype, device: torch.device) -> None:
         self.to(device=device, dtype=dtype)
         m = self.n_members
@@ -108,7 +103,9 @@ class StackedNetwork(nn.Module):
         for entry in self._entries("", self):
             tensor = entry.tensor
             if isinstance(tensor, nn.Parameter) and tensor.requires_grad:
-                (weights if self._is_decayed(entry) else undecayed).append(entry)
+                # penalties apply to the weights of linear layers
+                is_weight = isinstance(entry.module, StackedLinear) and entry.attribute == "weight"
+                (weights if is_weight else undecayed).append(entry)
             else:  # a frozen parameter is a buffer: it is kept, and not trained
                 floating = tensor.is_floating_point()
                 (buffers if floating else self._integer_buffers).append(entry)
@@ -119,6 +116,7 @@ class StackedNetwork(nn.Module):
         self.flat_buffers = FlatTensors(
             slots, width, m, dtype=dtype, device=device, with_grad=False
         )
+        self.flats = self.flat, self.flat_buffers
 
     def unflatten(self) -> Self:
         """Copy each parameter and buffer to its own memory, as in a plain module.
@@ -131,7 +129,7 @@ class StackedNetwork(nn.Module):
         for module in self.modules():
             for name, buffer in module.named_buffers(recurse=False):
                 setattr(module, name, buffer.clone())
-        del self.flat, self.flat_buffers
+        del self.flat, self.flat_buffers, self.flats
         return self
 
     def rate_factors(self, by_role: Mapping[str, float]) -> list[tuple[slice, float]]:
@@ -149,12 +147,20 @@ class StackedNetwork(nn.Module):
         return [(slice(a, b), float(factors[a])) for a, b in itertools.pairwise(edges)]
 
     def _role(self, entry: StackedTensor) -> str:
-        """The role of a parameter in the network."""
-        return parameter_role(entry)
+        """The role of a parameter in the network.
 
-    def _is_decayed(self, entry: StackedTensor) -> bool:
-        """Tell whether penalties on the weights apply to a parameter."""
-        return isinstance(entry.module, StackedLinear) and entry.attribute == "weight"
+        Returns
+        -------
+        str
+            One of ``ROLES``: "weight" or "bias" of a linear layer, "scale" of inputs or heads, ...
+        """
+        if isinstance(entry.module, StackedLinear):
+            return entry.attribute if entry.attribute in ("weight", "bias") else "scale"
+        if isinstance(entry.module, StackedNorm):
+            return "normalization"
+        if not entry.name.startswith("inputs."):
+            return "activation"
+        return "scale" if entry.name == "inputs.scale" else "embedding"
 
     def _entries(self, prefix: str, module: nn.Module) -> Iterator[StackedTensor]:
         """All tensors below a module; those of an activation slot have the slot's name."""
@@ -226,23 +232,6 @@ class StackedNetwork(nn.Module):
             flat.load_member(i, state)
         for name, value in self._integers(i).items():
             value.copy_(state[name])
-
-
-def parameter_role(entry: StackedTensor) -> str:
-    """The role of a parameter in its network.
-
-    Returns
-    -------
-    str
-        One of ``ROLES``: "weight" or "bias" of a linear layer, "scale" of the inputs or heads, ...
-    """
-    if isinstance(entry.module, StackedLinear):
-        return entry.attribute if entry.attribute in ("weight", "bias") else "scale"
-    if isinstance(entry.module, StackedNorm):
-        return "normalization"
-    if not entry.name.startswith("inputs."):
-        return "activation"
-    return "scale" if entry.name == "inputs.scale" else "embedding"
 
 
 def _own(prefix: str, module: nn.Module, start: int, stop: int) -> Iterator[StackedTensor]:
@@ -370,6 +359,8 @@ class TableNetwork(StackedNetwork):
     """
 
     n_heads = 1
+    mask_widths: Sequence[int] = ()
+    """Number of units, of all heads, of each layer with dropout."""
 
     def forward(
         self,
@@ -411,12 +402,9 @@ class TableNetwork(StackedNetwork):
         raise TypeError(f"{type(self).__name__} cannot scale its outputs; use calibration=None")
 
     def mask_maker(self) -> MaskMaker:
-        """Return the generator of dropout masks; it has no masks unless a subclass has dropout."""
-        return self._masks(())
-
-    def _masks(self, widths: Sequence[int]) -> MaskMaker:
+        """Return the generator of the dropout masks of all layers and heads."""
         rates = [member.dropout for member in self.members]
-        return MaskMaker(widths, rates, device=self.device, dtype=self.dtype)
+        return MaskMaker(self.mask_widths, rates, device=self.device, dtype=self.dtype)
 
     def gradients(
         self,
@@ -448,10 +436,11 @@ class TableNetwork(StackedNetwork):
         -----
         dense : (n, n_dense), codes : (n, n_codes) int64 -> (M * n_heads, n, n_outputs)
         """
-        outputs_of, outputs = self._predictor(context), []
+        outputs_of, outputs, n = self._predictor(context), [], self.n_members
         for start in range(0, len(dense), chunk):
-            part = self._for_all(dense[start : start + chunk])
-            part_codes = None if codes is None else self._for_all(codes[start : start + chunk])
+            rows = slice(start, start + chunk)
+            part = dense[rows].to(self.device).expand(n, -1, -1)
+            part_codes = None if codes is None else codes[rows].to(self.device).expand(n, -1, -1)
             outputs.append(outputs_of(part, part_codes))
         return self.by_head(outputs[0] if len(outputs) == 1 else torch.cat(outputs, 1))
 
@@ -460,10 +449,6 @@ class TableNetwork(StackedNetwork):
         if self.n_heads == 1:
             return raw
         return raw.unflatten(1, (-1, self.n_heads)).transpose(1, 2).flatten(0, 1)
-
-    def _for_all(self, rows: Tensor) -> Tensor:
-        rows = rows.to(self.device)
-        return rows.expand(self.n_members, *rows.shape)
 
     def _predictor(self, context: Context) -> Callable[[Tensor, Tensor | None], Tensor]:
         """Return a function that gives the raw outputs of a chunk."""
@@ -548,12 +533,9 @@ class ChainNetwork(TableNetwork, LayeredNetwork):
         self.linears, self.norms = nn.ModuleList(linears), nn.ModuleList(norms)
         self.activations = nn.ModuleList(activations)
         self.hidden = tuple(linear.weight.shape[2] for linear in linears[:-1])
+        self.mask_widths = [n_heads * width for width in self.hidden]
         self._flatten(dtype, torch.device(device))
         self._step = self._make_step()
-
-    def mask_maker(self) -> MaskMaker:
-        """Return the generator of the dropout masks of all layers and heads."""
-        return self._masks([self.n_heads * width for width in self.hidden])
 
     def forward(
         self,

@@ -163,13 +163,18 @@ class Batches:
         # one batch holds all rows: their order does not matter, so none is drawn
         self.shuffled = [config.shuffle and n > config.batch_size for n in self.lengths]
         self.table = row_table([p.rows for p in plans], device)
-        self._identity = len(self.table) == 1 and _counts_up(self.table[0])
+        # rows 0, 1, 2, ... of a single member: a table as large as the data can then be spared
+        self._identity = len(self.table) == 1 and torch.equal(
+            self.table[0], torch.arange(self.table.shape[1], device=device)
+        )
         self._seeds = np.array([p.seed for p in plans], dtype=np.uint64)
         self._begun = np.array([p.start.epochs if p.start else 0 for p in plans], dtype=np.uint64)
         self._refresh()
 
     def _refresh(self) -> None:
         self.n_steps = -(-self.table.shape[1] // self.batch_size)
+        # whether every step has the same rows in the same order
+        self.fixed = self.n_steps == 1 and not any(self.shuffled)
         self._full = Padding(tuple(range(len(self.lengths))))
         self._paddings: dict[int, Padding] = {}
         self._orders: tuple[int, Sequence[Tensor] | Tensor] = (0, ())  # first epoch, of each
@@ -177,24 +182,14 @@ class Batches:
         if any(self.shuffled) and not all(self.shuffled):
             self._still = torch.tensor([not s for s in self.shuffled], device=self.device)
 
-    @property
-    def fixed(self) -> bool:
-        """Tell whether every step has the same rows in the same order."""
-        return self.n_steps == 1 and not any(self.shuffled)
-
     def order(self, epoch: int) -> Tensor:
         """(M, n_max) row numbers in this epoch's order; past a member's length, any."""
         if not any(self.shuffled):
             return self.table
         first, orders = self._orders
-        if not 0 <= epoch - first < len(orders):
-            first, orders = epoch, self._draw_orders(epoch)
-            if len(orders) > 1:  # that of a large table is not kept
-                self._orders = first, orders
-        return orders[epoch - first]
-
-    def _draw_orders(self, epoch: int) -> Tensor:
-        """(n_epochs, M, n_max) row numbers of this epoch and of some of the next ones."""
+        if 0 <= epoch - first < len(orders):
+            return orders[epoch - first]
+        # draw the orders of this epoch and of some of the next ones, (n_epochs, M, n_max)
         n_members, n = self.table.shape
         n_epochs = max(1, min(_AHEAD // (n_members * n), self.until - epoch))
         epochs = np.arange(epoch, epoch + n_epochs, dtype=np.uint64)[:, None]
@@ -204,7 +199,10 @@ class Batches:
         ).view(n_epochs, n_members, n)
         if self._still is not None:
             order[:, self._still] = torch.arange(n, device=self.device)
-        return order if self._identity else self.table.expand_as(order).gather(2, order)
+        order = order if self._identity else self.table.expand_as(order).gather(2, order)
+        if n_epochs > 1:  # the order of a large table is not kept
+            self._orders = epoch, order
+        return order[0]
 
     def mask_keys(self, epoch: int) -> Tensor:
         """(n_steps, M) int64: where the dropout masks' counters start in each step."""
@@ -252,11 +250,6 @@ def row_table(rows: Sequence[Tensor], device: torch.device) -> Tensor:
     return table
 
 
-def _counts_up(rows: Tensor) -> bool:
-    """Tell whether the rows are 0, 1, 2, ...: a table as large as the data can then be spared."""
-    return torch.equal(rows, torch.arange(len(rows), device=rows.device))
-
-
 # ---- One step of a stack. Nothing in it waits for the host, which queues the next one meanwhile
 
 
@@ -292,7 +285,7 @@ class Objective:
     """
 
     def __init__(self, config: TrainConfig, batch: Batch, n_heads: int = 1) -> None:
-        self.config, self.loss, self.total_weight = config, config.loss, batch.total_weight
+        self.config, self.loss = config, config.loss
         self.y, weight = by_head(batch.rows.y, n_heads), batch.rows.weight
         self._share: Tensor | None = None  # of each row in its member's mean
         if weight is None or not isinstance(batch.total_weight, Tensor):
@@ -398,16 +391,15 @@ class TrainingStep:
         total_weight = float(index.shape[1]) if weight is None else weight.sum(1)
         start, stop = self.world.span(index.shape[1])
         weight, valid = (None if t is None else t[:, start:stop] for t in (weight, valid))
-        return Batch(self._rows(data, index[:, start:stop], weight), total_weight, valid, start)
-
-    def _rows(self, data: Rows, index: Tensor, weight: Tensor | None) -> Rows:
+        index = index[:, start:stop]
         flat = index.reshape(-1)
-        return Rows(
+        rows = Rows(
             self._take("dense", data.dense, flat).view(*index.shape, *data.dense.shape[1:]),
             self._take("y", data.y, flat).view(*index.shape, *data.y.shape[1:]),
             None if data.codes is None else data.codes[index],
             weight,
         )
+        return Batch(rows, total_weight, valid, start)
 
     def _take(self, name: str, table: Tensor, index: Tensor) -> Tensor:
         """Rows of a table, in memory that the next step uses again."""
@@ -418,24 +410,29 @@ class TrainingStep:
         return torch.index_select(table, 0, index, out=memory[:n])
 
     def __call__(self, batch: Batch, inputs: StepInputs) -> None:
-        config = self.config
-        objective = self._set_gradients(batch, inputs.keys)
-        self.world.all_reduce(self.grads)
-        self._add_l2(objective.total_weight)
-        if config.max_grad_norm is not None:
-            clip_gradients(self.grads, config.max_grad_norm)
-        self.optimizer.step(self.values, self.grads, inputs.padding.rows, inputs.rates, self.decays)
-        self._add_up(objective)
-
-    def _set_gradients(self, batch: Batch, keys: Tensor | None) -> Objective:
-        rows, objective = batch.rows, Objective(self.config, batch, self.net.n_heads)
+        """Update the networks by the gradients of a batch, and add up losses and metrics."""
+        config, rows, keys = self.config, batch.rows, inputs.keys
+        objective = Objective(config, batch, self.net.n_heads)
         n_rows = rows.dense.shape[1]
         if n_rows == 0:  # a rank's share of a small batch
             self.grads.zero_()
-            return objective
-        masks = None if keys is None else self.masks.draw(keys, n_rows, batch.first)
-        self.net.gradients(rows.dense, objective, rows.codes, masks, batch.valid, self._context)
-        return objective
+        else:
+            masks = None if keys is None else self.masks.draw(keys, n_rows, batch.first)
+            self.net.gradients(rows.dense, objective, rows.codes, masks, batch.valid, self._context)
+        self.world.all_reduce(self.grads)
+        self._add_l2(batch.total_weight)
+        if config.max_grad_norm is not None:
+            clip_gradients(self.grads, config.max_grad_norm)
+        self.optimizer.step(self.values, self.grads, inputs.padding.rows, inputs.rates, self.decays)
+        total_weight = batch.total_weight
+        self._total_weight.add_(total_weight)
+        for total, mean in ((self._loss, objective.mean), (self._metric, objective.metric)):
+            if mean is None:
+                continue
+            if isinstance(total_weight, Tensor):
+                total.add_(mean * total_weight)
+            else:
+                total.add_(mean, alpha=total_weight)
 
     def _add_l2(self, total_weight: Tensor | float) -> None:
         """Add the gradient of alpha / 2 |W|^2 / (weight of the batch), scikit-learn's penalty."""
@@ -452,17 +449,6 @@ class TrainingStep:
             grads.add_(values, alpha=self._alphas[0] / total_weight)
             return
         grads.addcmul_(values, self._alpha_column / total_weight)
-
-    def _add_up(self, objective: Objective) -> None:
-        total_weight = objective.total_weight
-        self._total_weight.add_(total_weight)
-        for total, mean in ((self._loss, objective.mean), (self._metric, objective.metric)):
-            if mean is None:
-                continue
-            if isinstance(total_weight, Tensor):
-                total.add_(mean * total_weight)
-            else:
-                total.add_(mean, alpha=total_weight)
 
     def penalty(self) -> Tensor | float:
         """alpha / 2 |W|^2 / (weight of a batch), at the weights after the epoch."""

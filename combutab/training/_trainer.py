@@ -48,16 +48,13 @@ class Trainable(ABC, Generic[Result]):
 
     members: list[int]  # still in training, by their places in the stack as it was given
     learning_rates: list[float]  # one each
+    step_flops: float = math.inf
+    """Floating-point operations of a step on the CPU; small steps take fewer threads."""
 
     @property
     def finished(self) -> bool:
         """Tell whether all members have ended."""
         return not self.members
-
-    @property
-    def step_flops(self) -> float:
-        """Floating-point operations of a step on the CPU; small steps take fewer threads."""
-        return math.inf
 
     def begin(self) -> int:
         """Return the number of epochs in the checkpoint that training continues from, else 0."""
@@ -198,8 +195,17 @@ class Scorer:
         real = positions < torch.tensor(self.lengths, device=self.table.device).unsqueeze(1)
         weight = real.to(data.dense.dtype)  # 0 for padding
         self.weight = weight if data.weight is None else weight * data.weight[self.table]
-        self.parts = _part_table(plans, self.table)
-        self.others = _rows_outside_parts(self.parts)
+        # the parts of the members' validation rows, (M, n), 0 for padding; None if there are none
+        self.parts: Tensor | None = None
+        # 1 for rows outside of each part, else 0, (M, n, K)
+        self.others: Tensor | None = None
+        if any(plan.val_parts is not None for plan in plans):
+            self.parts = torch.zeros_like(self.table)
+            for m, plan in enumerate(plans):
+                if plan.val_parts is not None:
+                    self.parts[m, : len(plan.val_parts)] = plan.val_parts.to(self.table.device)
+            numbers = torch.arange(int(self.parts.max()) + 1, device=self.table.device)
+            self.others = (self.parts.unsqueeze(2) != numbers).to(torch.float64)
         # of the epoch that was scored last: scores without each part, (M, K), and raw outputs of
         # the validation rows, (M, n, n_outputs), averaged over heads
         self.part_scores = self.outputs = torch.empty(0)
@@ -238,19 +244,16 @@ class Scorer:
         scores = torch.where(finite, self._score(scored, finite, self.weight), torch.nan)
         if self.others is not None:
             self._score_without_parts(scores, scored, finite, part_losses)
-        return self._agreed(scores)
-
-    def _agreed(self, scores: Tensor) -> Tensor:
-        """The scores, and factors, of rank 0: processors may round differently."""
-        if current().count == 1:
-            return scores
-        both = torch.stack([scores, scores.new_tensor(self.factors)])
-        current().broadcast(both)
-        self.factors = both[1].tolist()
-        if self.parts is not None:
-            current().broadcast(self.part_scores)
-            current().broadcast(self.outputs)
-        return both[0]
+        ranks = current()
+        if ranks.count > 1:  # the scores are those of rank 0: processors may round differently
+            factors = scores.new_tensor(self.factors)
+            for tensor in (scores, factors):
+                ranks.broadcast(tensor)
+            self.factors = factors.tolist()
+            if self.parts is not None:
+                ranks.broadcast(self.part_scores)
+                ranks.broadcast(self.outputs)
+        return scores
 
     def _calibrated(self, raw: Tensor, n_heads: int) -> tuple[Tensor, Tensor | None]:
         """Scale raw outputs (M, n * n_heads, n_outputs), and return the values to score.
@@ -351,25 +354,6 @@ class Scorer:
         self.lengths = [self.lengths[k] for k in keep]
         self.scorers = [self.scorers[k] for k in keep]
         self.factors = [self.factors[k] for k in keep]
-
-
-def _part_table(plans: Sequence[MemberPlan], table: Tensor) -> Tensor | None:
-    """Parts of the members' validation rows, (M, n), 0 for padding; None if no member has any."""
-    if all(plan.val_parts is None for plan in plans):
-        return None
-    parts = torch.zeros_like(table)
-    for m, plan in enumerate(plans):
-        if plan.val_parts is not None:
-            parts[m, : len(plan.val_parts)] = plan.val_parts.to(table.device)
-    return parts
-
-
-def _rows_outside_parts(parts: Tensor | None) -> Tensor | None:
-    """Which rows are outside of each part: parts (M, n) -> 0 and 1, (M, n, K) float64."""
-    if parts is None:
-        return None
-    numbers = torch.arange(int(parts.max()) + 1, device=parts.device)
-    return (parts.unsqueeze(2) != numbers).to(torch.float64)
 
 
 class HeldOutOutputs:
@@ -520,17 +504,13 @@ class StackTraining(Trainable[MemberResult]):
             for p, record in zip(plans, self.records, strict=True)
         ]
         batch_rows = min(config.batch_size, max(self.n_rows)) * net.n_heads
-        self._step_flops = training_flops(batch_rows, net.flat.values.numel())
+        if self.device.type == "cpu":  # of the whole stack, also after members have ended
+            self.step_flops = training_flops(batch_rows, net.flat.values.numel())
         self.best_factor = [1.0] * len(plans)  # of raw outputs
         self.best = [flat.values.clone() for flat in net.flats] if config.score else []
         self.metric: Tensor | None = None  # of the epoch: each member's mean
         self.ended: list[MemberResult | None] = [None] * len(plans)
         self._cached: Batch | None = None
-
-    @property
-    def step_flops(self) -> float:
-        """See `Trainable`; those of the whole stack, also after members have ended."""
-        return self._step_flops if self.device.type == "cpu" else math.inf
 
     def begin(self) -> int:
         """See `Trainable`."""
@@ -539,7 +519,8 @@ class StackTraining(Trainable[MemberResult]):
             # the weights of an earlier call stay the best until an epoch is better
             for m, score in enumerate(self.scorer.scores(self.net).tolist()):
                 if self.plans[m].start is not None:
-                    self._keep_score(m, score)
+                    self.records[m].best_score = score
+                    self.best_factor[m] = self.scorer.factors[m]
         return n_done
 
     # ---- one epoch -------------------------------------------------------------------------
@@ -562,34 +543,29 @@ class StackTraining(Trainable[MemberResult]):
         self, number: int, progress: float
     ) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
         """See `Trainable`; the loss is each member's mean penalised one."""
-        losses = self._epoch(number).cpu().numpy()  # the epoch's one sync
-        scores = None if self.scorer is None else self.scorer.scores(self.net).cpu().numpy()
-        return {"loss": losses}, scores
-
-    def show(self, callback: Callback, report: EpochReport) -> None:
-        """See `Trainable`."""
-        callback.on_epoch_network(report, self.net, self.data)
-
-    def _epoch(self, epoch: int) -> Tensor:
         if not self.net.training:
             self.net.train(True)
         self.step.sums.zero_()
-        schedule, begun = self.config.regularization_schedule, epoch / self.config.max_epochs
+        schedule, begun = self.config.regularization_schedule, number / self.config.max_epochs
         self.step.set_regularization(schedule_factor(schedule, begun))
-        table = self._rate_table(epoch)
-        for batches in self._windows(epoch):
-            order = batches.order(epoch)
-            keys = batches.mask_keys(epoch) if self.step.masks.active else None
+        table = self._rate_table(number)
+        for batches in self._windows(number):
+            order = batches.order(number)
+            keys = batches.mask_keys(number) if self.step.masks.active else None
             for step in range(batches.n_steps):
                 start, stop = batches.span(step)
-                self._step(
-                    StepInputs(
-                        order[:, start:stop],
-                        None if keys is None else keys[step],
-                        table[min(batches.before + step, len(table) - 1)],
-                        batches.padding(step),
-                    )
+                inputs = StepInputs(
+                    order[:, start:stop],
+                    None if keys is None else keys[step],
+                    table[min(batches.before + step, len(table) - 1)],
+                    batches.padding(step),
                 )
+                batch = self._cached
+                if batch is None:
+                    batch = self.step.gather(self.data, inputs)
+                    if self.stream is None and batches.fixed:
+                        self._cached = batch  # the same rows in the same order every epoch
+                self.step(batch, inputs)
         self.learning_rates = list(table[-1])
         if self.world.count > 1:
             sums = self.step.sums[::2].clone()  # all but the rows' weight, which each rank has
@@ -601,15 +577,13 @@ class StackTraining(Trainable[MemberResult]):
             self.metric = metric / total_weight
         means = loss / total_weight + self.step.penalty()
         self.world.broadcast(means)
-        return means
+        losses = means.cpu().numpy()  # the epoch's one sync
+        scores = None if self.scorer is None else self.scorer.scores(self.net).cpu().numpy()
+        return {"loss": losses}, scores
 
-    def _step(self, inputs: StepInputs) -> None:
-        batch = self._cached
-        if batch is None:
-            batch = self.step.gather(self.data, inputs)
-            if self.stream is None and self.batches.fixed:
-                self._cached = batch  # the same rows in the same order every epoch
-        self.step(batch, inputs)
+    def show(self, callback: Callback, report: EpochReport) -> None:
+        """See `Trainable`."""
+        callback.on_epoch_network(report, self.net, self.data)
 
     def _rate_table(self, epoch: int) -> list[list[float]]:
         """Rates of the epoch's steps, one row for all if they are constant."""
@@ -633,12 +607,12 @@ class StackTraining(Trainable[MemberResult]):
             record.learning_rate.append(self.learning_rates[m])
             record.epochs += 1
             record.t += self.n_rows[m]
-            if scores is not None:
+            if scores is not None and self.scorer is not None:
                 score = float(scores[m])
                 record.validation_score.append(score)
                 idle = not score >= record.best_score + config.tol  # NaN is not an improvement
                 if score > record.best_score:
-                    self._keep_score(m, score)
+                    record.best_score, self.best_factor[m] = score, self.scorer.factors[m]
                     improved.append(m)
             else:
                 idle = loss > record.best_loss - config.tol
@@ -650,10 +624,6 @@ class StackTraining(Trainable[MemberResult]):
             index = torch.tensor(improved, device=self.device)
             for best, flat in zip(self.best, self.net.flats, strict=True):
                 best[index] = flat.values[index]
-
-    def _keep_score(self, m: int, score: float) -> None:
-        assert self.scorer is not None
-        self.records[m].best_score, self.best_factor[m] = score, self.scorer.factors[m]
 
     def end_epoch(self, n_epochs: int, *, stop: bool) -> None:
         """See `Trainable`; also decays the rates of members that go on."""
