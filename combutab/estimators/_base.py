@@ -121,11 +121,6 @@ class FitData:
     targets_val: np.ndarray | None = None
 
     @property
-    def used_weight(self) -> np.ndarray | None:
-        """Weights of the used rows, (n_used,)."""
-        return None if self.weight is None else self.weight[self.rows]
-
-    @property
     def used_groups(self) -> np.ndarray | None:
         """Groups of the used rows, (n_used,)."""
         return None if self.groups is None else self.groups[self.rows]
@@ -598,7 +593,8 @@ class BaseMLP(Fitted):
 
     def _encode_target(self, data: FitData, order: RowOrder, mode: FitMode) -> EncodedTarget:
         """Learn and encode the target, and compute the weights of the rows."""
-        weight, train_rows = data.used_weight, order.order[: order.n_train]
+        weight = None if data.weight is None else data.weight[data.rows]
+        train_rows = order.order[: order.n_train]
         if mode.is_new:
             target = self._learn_target(data.targets, weight, train_rows, mode.classes)
         else:

@@ -261,11 +261,6 @@ class PackMember:
     history: MemberHistory
 
     @property
-    def n_train(self) -> int:
-        """Number of training rows."""
-        return len(self.job.plans[0].rows)
-
-    @property
     def val_rows(self) -> Tensor | None:
         """Positions of the validation rows."""
         return self.job.plans[0].val_rows
@@ -538,13 +533,6 @@ class Boosted:
     loss: float
     without_part: Sequence[Tensor] = ()
 
-    def candidate(self, without_part: int | None) -> Candidate:
-        """The candidate, chosen by all validation rows or by those outside of a part."""
-        raw = self.raw
-        if without_part is not None and without_part < len(self.without_part):
-            raw = self.without_part[without_part]
-        return Candidate(Key("trees", self.setting, self.fold), self.fold, raw.double())
-
 
 def boost_folds(
     members: Sequence[PackMember], target: Target, seed: int, deadline: float
@@ -677,8 +665,13 @@ def _make_folds(
             firsts.setdefault(fold, member)
             candidates.setdefault(fold, []).append(Candidate(Key("network", i, k), fold, raw))
     for trees in boosted:
-        if trees.fold in candidates:
-            candidates[trees.fold].append(trees.candidate(without_part))
+        if trees.fold not in candidates:
+            continue
+        raw = trees.raw
+        if without_part is not None and without_part < len(trees.without_part):
+            raw = trees.without_part[without_part]
+        key = Key("trees", trees.setting, trees.fold)
+        candidates[trees.fold].append(Candidate(key, trees.fold, raw.double()))
     return [_Fold.of(firsts[fold], candidates[fold]) for fold in sorted(candidates)]
 
 
@@ -942,7 +935,8 @@ def make_groups(
         for key in keys:
             member = members[key.number]
             snapshot = member.history.snapshots()[key.part]
-            results.append(member.history.result(snapshot, member.n_train))
+            n_train = len(member.job.plans[0].rows)
+            results.append(member.history.result(snapshot, n_train))
         first = members[keys[0].number]
         networks = tuple(members[key.number].job.members[0] for key in keys)
         first.estimator.become(replace(first.job, members=networks), results, chosen.factor)

@@ -164,20 +164,24 @@ class StackedNetwork(nn.Module):
 
     def _entries(self, prefix: str, module: nn.Module) -> Iterator[StackedTensor]:
         """All tensors below a module; those of an activation slot have the slot's name."""
+        parts, children = [(slice(0, self.n_members), module)], module.named_children()
         if isinstance(module, StackedActivation):
-            for group, kind in zip(module.groups, module.kinds, strict=True):
-                start, stop = group.start, group.stop
-                yield from _own(prefix, kind, start, stop)
-                if isinstance(kind, SeparateModules):
-                    for i in range(stop - start):
-                        for name, owner, attribute in kind.tensors(i):
-                            member = start + i
-                            yield StackedTensor(
-                                prefix + name, owner, attribute, member, member + 1, False
-                            )
-            return
-        yield from _own(prefix, module, 0, self.n_members)
-        for name, child in module.named_children():
+            parts = list(zip(module.groups, module.kinds, strict=True))
+            children = iter(())
+        for group, part in parts:
+            for tensors in (
+                part.named_parameters(recurse=False),
+                part.named_buffers(recurse=False),
+            ):
+                for name, _ in tensors:
+                    yield StackedTensor(f"{prefix}{name}", part, name, group.start, group.stop)
+            if isinstance(part, SeparateModules):
+                for member in range(group.start, group.stop):
+                    for name, owner, attribute in part.tensors(member - group.start):
+                        yield StackedTensor(
+                            prefix + name, owner, attribute, member, member + 1, False
+                        )
+        for name, child in children:
             yield from self._entries(f"{prefix}{name}.", child)
 
     def mixes_rows(self) -> str | None:
@@ -232,13 +236,6 @@ class StackedNetwork(nn.Module):
             flat.load_member(i, state)
         for name, value in self._integers(i).items():
             value.copy_(state[name])
-
-
-def _own(prefix: str, module: nn.Module, start: int, stop: int) -> Iterator[StackedTensor]:
-    """The tensors that a module itself holds, stacked."""
-    for pairs in (module.named_parameters(recurse=False), module.named_buffers(recurse=False)):
-        for name, _ in pairs:
-            yield StackedTensor(f"{prefix}{name}", module, name, start, stop)
 
 
 def fill_gradients(loss: Tensor, *networks: StackedNetwork) -> None:
