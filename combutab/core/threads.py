@@ -42,10 +42,9 @@ def _n_cpus(n_cpus: int | None) -> int:
     return min(joblib.cpu_count(), n_cpus or 1)
 
 
-def network_threads(flops: float, per_thread: float = _FLOPS_PER_THREAD) -> int:
+def network_threads(flops: float) -> int:
     """Choose the number of threads for a training step of this many floating-point operations."""
-    n_threads = max_threads()
-    return n_threads if flops >= per_thread * n_threads else max(1, int(flops / per_thread))
+    return _share(flops, _FLOPS_PER_THREAD)
 
 
 def training_flops(n_rows: int, n_weights: int) -> float:
@@ -62,7 +61,12 @@ def training_flops(n_rows: int, n_weights: int) -> float:
 
 def tree_threads(n_values: float) -> int:
     """Choose the number of threads for boosted trees on this many values, rows times columns."""
-    return network_threads(n_values, _VALUES_PER_THREAD)
+    return _share(n_values, _VALUES_PER_THREAD)
+
+
+def _share(work: float, per_thread: float) -> int:
+    n_threads = max_threads()
+    return n_threads if work >= per_thread * n_threads else max(1, int(work / per_thread))
 
 
 # ---- Limits for a Python thread ------------------------------------------------------------------
