@@ -42,7 +42,6 @@ def short_reports():
         patch.setattr(_efficacy, "_make_learner", make)
         patch.setattr(_synthetic, "_FOLDS", 2)
         patch.setattr(_yardsticks, "_DRAWS", (3, 3))
-        patch.setattr(_yardsticks, "_SPLITS", 3)
         yield
 
 

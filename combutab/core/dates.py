@@ -56,6 +56,7 @@ _DIRECTIVES = {
 _START = re.compile(rf"\d{{1,4}}[-/. ][\da-zA-Z ]|(?:{_SHORT_NAMES})[a-z]*[- ]\d", re.IGNORECASE)
 _DIRECTIVE = re.compile(r"%\^?[a-zA-Z]")
 _OFFSET = r"([+-]\d\d):?(\d\d)?$"  # offset from UTC, as %z reads it; written as +01:00
+_CLOCK_NAME = re.compile(r"time|hhmm|clock|hour", re.IGNORECASE)
 _MIN_NUMBERS = 20  # minimum number of distinct integers that are recognized as dates
 _HEAD = 100  # values that are checked first, because they rule most formats out
 _N_TRIED = 5  # values whose formats are tried if not all values are dates
@@ -307,13 +308,22 @@ def write_clocks(column: pd.Series, form: str) -> pd.Series:
     return texts.where(column.notna(), None)
 
 
-def find_number_format(numbers: np.ndarray) -> str | None:
-    """Find the format of dates that are written as integers; None for other numbers.
+NUMBER_FORMATS = ("%Y%m%d", "%Y%m", "%H%M")  # of dates and times of day as integers
 
-    >>> find_number_format(np.array([20240100 + day for day in range(1, 32)]))
+
+def find_number_format(numbers: np.ndarray, name: str) -> str | None:
+    """Find the format of dates, or of times of day, that are written as integers.
+
+    Returns None for other numbers. Times of day such as 1745 look like many other numbers, so the
+    name of the column must suggest them.
+
+    >>> find_number_format(np.array([20240100 + day for day in range(1, 32)]), "day")
     '%Y%m%d'
-    >>> find_number_format(np.arange(20240100, 20240132)) is None
+    >>> find_number_format(np.arange(20240100, 20240132), "day") is None
     True
+    >>> times = np.array([100 * hour + 30 for hour in range(24)])
+    >>> find_number_format(times, "dep_time"), find_number_format(times, "price")
+    ('%H%M', None)
     """
     numbers = np.unique(numbers[~np.isnan(numbers)])
     if len(numbers) < _MIN_NUMBERS or (numbers != np.round(numbers)).any():
@@ -323,13 +333,15 @@ def find_number_format(numbers: np.ndarray) -> str | None:
             texts = pd.Series(numbers.astype(np.int64)).astype(str)
             if pd.to_datetime(texts, format=form, errors="coerce").notna().all():
                 return form
-    return None
+    is_clock = numbers[0] >= 0 and 1000 <= numbers[-1] < 2400 and (numbers % 100 < 60).all()
+    return "%H%M" if is_clock and _CLOCK_NAME.search(name) else None
 
 
 def read_numbers_as_dates(column: pd.Series, form: str) -> pd.Series:
-    """Read integers such as 20241231 as datetimes; raises ValueError if one is not a date."""
+    """Read integers such as 20241231 or 1745 as datetimes; raises ValueError for other integers."""
     numbers = column.astype("float64").astype("Int64")
-    return pd.to_datetime(numbers.astype("string"), format=form).astype("datetime64[s]")
+    texts = numbers.astype("string").str.zfill(4)  # 930 is 09:30
+    return pd.to_datetime(texts, format=form).astype("datetime64[s]")
 
 
 def write_dates_as_numbers(column: pd.Series, form: str) -> pd.Series:

@@ -246,30 +246,38 @@ def _assemble(
     for i, state in states.items():
         net.load_member(i, state)
     rows = concatenated(tables).each(lambda tensor: tensor.to(head.device))
-    if head.spec.needs_rows:
-        _start_from_rows(net, rows, plans, [i for i in range(len(stack)) if i not in states])
     for i, place in enumerate(stack):
         if i not in states and len(plans[i].rows):  # a stream has no rows yet
             train_rows = jobs[place.job].plans[place.member].rows
-            net.zero_inputs(i, *_unseen_inputs(jobs[place.job].rows, train_rows))
+            net.ignore_inputs(i, *_unseen_inputs(jobs[place.job].rows, train_rows))
+    if head.spec.needs_rows:
+        _start_from_rows(net, rows, plans, [i for i in range(len(stack)) if i not in states])
     return net, rows, plans
 
 
-def _unseen_inputs(rows: Rows, train_rows: Tensor) -> tuple[Tensor, list[Tensor]]:
-    """Find the dense columns and the codes that only other rows than the training rows have.
+def _unseen_inputs(rows: Rows, train_rows: Tensor) -> tuple[list[int], list[Tensor]]:
+    """Find columns that vary in other rows than the training rows, and codes of other rows.
 
-    A dense column that is 0 in all training rows, such as that of a category, has no gradient.
+    The training rows do not say what another value of such a column means. Columns with codes come
+    after the dense columns.
     """
-    columns = torch.arange(rows.dense.shape[1])
-    for part in train_rows.split(1000):
-        columns = columns[(rows.dense[part[:, None], columns] == 0).all(0)]
-    columns = columns[(rows.dense[:, columns] != 0).any(0)]
-    table = rows.dense.new_zeros(len(rows.dense), 0) if rows.codes is None else rows.codes
+    n_dense = rows.dense.shape[1]
+    codes = rows.dense.new_zeros(len(rows.dense), 0) if rows.codes is None else rows.codes
+    columns = _constant_columns(rows.dense, train_rows)
+    columns += [n_dense + j for j in _constant_columns(codes, train_rows)]
     unseen = []
-    for column in table.T:
-        codes = column.unique()
-        unseen.append(codes[~torch.isin(codes, column[train_rows])])
+    for column in codes.T:
+        distinct = column.unique()
+        unseen.append(distinct[~torch.isin(distinct, column[train_rows])])
     return columns, unseen
+
+
+def _constant_columns(table: Tensor, train_rows: Tensor) -> list[int]:
+    """Find the columns that have one value in the training rows, and another one elsewhere."""
+    first, columns = table[train_rows[0]], torch.arange(table.shape[1])
+    for part in train_rows.split(1000):
+        columns = columns[(table[part[:, None], columns] == first[columns]).all(0)]
+    return columns[(table[:, columns] != first[columns]).any(0)].tolist()
 
 
 def concatenated(tables: Sequence[Rows]) -> Rows:

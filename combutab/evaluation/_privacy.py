@@ -163,6 +163,8 @@ def _frequent_first(column: pd.Series) -> np.ndarray:
 # so the distances to the best of those are computed anew.
 _ROWS, _BLOCK_COLUMNS = 256, 1024
 _KEPT, _CANDIDATES = 3, 8  # of a block, of all
+_DISTANCES = 1 << 23  # distances in memory at once, for counts
+_EQUAL = 1e-9  # difference of squared distances up to which rows are equally close
 
 
 def nearest_rows(a: RowPoints, b: RowPoints, k: int, *, n_jobs: int | None = None) -> np.ndarray:
@@ -177,13 +179,9 @@ def nearest_rows(a: RowPoints, b: RowPoints, k: int, *, n_jobs: int | None = Non
     rare = [b.rare[block].T.tocsr() for block in blocks]
 
     def of_rows(rows: slice) -> np.ndarray:
-        nearest, candidates, own_rare = [], [], a.rare[rows]
-        for block, of_block in zip(blocks, rare, strict=True):
-            squared = a.left[rows] @ b.right[block].T
-            squared -= a.dense[rows] @ b.dense[block].T  # the categories that two rows share
-            if own_rare.nnz:
-                both = (own_rare @ of_block).tocoo()
-                squared[both.coords] -= both.data
+        nearest, candidates = [], []
+        for block, block_rare in zip(blocks, rare, strict=True):
+            squared = _squared_distances(a, rows, b, block, block_rare)
             for _ in range(min(_KEPT, squared.shape[1])):
                 smallest = squared.argmin(axis=1)[:, None]
                 nearest.append(np.take_along_axis(squared, smallest, axis=1))
@@ -204,6 +202,42 @@ def nearest_rows(a: RowPoints, b: RowPoints, k: int, *, n_jobs: int | None = Non
     return np.concatenate(parts)
 
 
+def _squared_distances(
+    a: RowPoints, rows: slice, b: RowPoints, block: slice, block_rare: Any
+) -> np.ndarray:
+    """Multiply features: n_columns times the squared distance of each row of a to each of b."""
+    squared = a.left[rows] @ b.right[block].T
+    squared -= a.dense[rows] @ b.dense[block].T  # the categories that two rows share
+    rows_rare = a.rare[rows]
+    if rows_rare.nnz:
+        both = (rows_rare @ block_rare).tocoo()
+        squared[both.coords] -= both.data
+    return squared
+
+
+def closest_counts(a: RowPoints, b: RowPoints, *, n_jobs: int | None = None) -> np.ndarray:
+    """Count the rows of a that each row of b is the closest to, (len(b),).
+
+    Rows of b that are equally close to a row of a share it.
+    """
+    from joblib import Parallel, delayed
+    from threadpoolctl import threadpool_limits
+
+    b_rare = b.rare.T.tocsr()
+    n_rows = max(1, min(_ROWS, _DISTANCES // len(b)))
+
+    def count_closest(rows: slice) -> np.ndarray:
+        squared = _squared_distances(a, rows, b, slice(None), b_rare)
+        is_closest = squared <= squared.min(axis=1, keepdims=True) + _EQUAL
+        return (1.0 / is_closest.sum(axis=1)) @ is_closest
+
+    with threadpool_limits(limits=1, user_api="blas"):
+        counts = Parallel(n_jobs=n_jobs, backend="threading", return_as="generator")(
+            delayed(count_closest)(slice(i, i + n_rows)) for i in range(0, len(a), n_rows)
+        )
+        return sum(counts, start=np.zeros(len(b)))
+
+
 def _row_distances(a: RowPoints, rows: slice, b: RowPoints, other_rows: np.ndarray) -> np.ndarray:
     """Distances of some rows of a to rows of b at these positions, (n_rows, n_others)."""
     numbers, codes = a.numbers[rows, None], a.codes[rows, None]
@@ -221,7 +255,8 @@ _MAX_MEASURED = 100_000  # rows of a table whose distances are measured
 _NEAR_RATIO = 0.1  # of the distance to the second nearest row, below which a row is a near copy
 _COPIES = ("copies", "copies_share", "holdout_copies")
 _LESS_IS_SAFER = ("share_closer_to_train", *_COPIES, "membership_auc")
-_COLUMNS = ["measure", "source", "mean", "sd", "n_tables", "reference", "less_is_safer", "note"]
+_COLUMNS = ["measure", "source", "mean", "sd", "se", "n_tables", "reference", "less_is_safer"]
+_COLUMNS += ["note"]
 
 
 def privacy(
@@ -264,9 +299,11 @@ def privacy(
     -------
     DataFrame, one row per measure and source
         ``measure`` (see the notes); ``source`` ("synthetic", or a name of the mapping); ``mean``
-        and ``sd`` (ddof 1, NaN for one table) over the samples; ``n_tables``; ``reference`` (the
-        value for rows that are independent of the training rows); ``less_is_safer`` (True if values
-        above the reference are of concern, False if values below it are); ``note``.
+        and ``sd`` (ddof 1, NaN for one table) over the samples; ``se`` (standard error of one
+        sample around the reference by chance, for "share_closer_to_train" and "membership_auc", and
+        NaN for other measures); ``n_tables``; ``reference`` (the value for rows that are
+        independent of the training rows); ``less_is_safer`` (True if values above the reference are
+        of concern, False if values below it are); ``note``.
 
     Raises
     ------
@@ -282,8 +319,9 @@ def privacy(
 
     - "share_closer_to_train": share of the synthetic rows that are closer to a row of
       ``real_train`` than to any row of ``holdout``; ties count half. 0.5 is ideal. The standard
-      error for n synthetic rows is about ``0.5 / sqrt(n)``. It is larger if the synthetic rows are
-      far from all real rows, because one real row is then the closest to many of them.
+      error is the standard deviation of the share over all splits of the real rows into two halves.
+      For n synthetic rows it is about ``0.5 / sqrt(n)``. It is larger if the synthetic rows are far
+      from all real rows, because one real row is then the closest to many of them.
     - "dcr_median", "dcr_p05": median and 5th percentile of the distance from a synthetic row to
       the closest row of ``real_train``. The reference is the same for ``holdout``.
     - "nndr_median", "nndr_p05": median and 5th percentile of the distance to the closest row of
@@ -296,7 +334,8 @@ def privacy(
       follows from the share of such rows in ``real_train``. A generator that was not trained on
       ``holdout`` does not exceed it.
     - "membership_auc": ROC AUC of an attacker who predicts that real rows close to a synthetic row
-      are training rows, for ``real_train`` and ``holdout``. 0.5 is ideal.
+      are training rows, for ``real_train`` and ``holdout``. 0.5 is ideal. The standard error is
+      that of the Mann-Whitney test.
 
     A share or ROC AUC far below 0.5 is not safe either: the two real tables are swapped, or the
     generator was trained on ``holdout``.
@@ -339,16 +378,17 @@ def privacy(
     aligned, sources = align_synthetic(real, synthetic, categorical)
     judge = _Judge(aligned, max_rows, seed_from(random_state), n_jobs)
     measured = (
-        (measure, source, (value, reference))
+        (measure, source, (value, reference, error))
         for label, source in sources.items()
-        for measure, value, reference in judge.measures(label)
+        for measure, value, reference, error in judge.measures(label)
     )
     rows = []
-    for measure, source, pairs in by_source(measured):
-        values, references = zip(*pairs, strict=True)
+    for measure, source, samples in by_source(measured):
+        values, references, errors = zip(*samples, strict=True)
         note = judge.note if measure not in _COPIES else ""
+        mean, sd, n_tables = mean_and_sd(values)
         about = (float(np.mean(references)), measure in _LESS_IS_SAFER, note)
-        rows.append((measure, source, *mean_and_sd(values), *about))
+        rows.append((measure, source, mean, sd, float(np.mean(errors)), n_tables, *about))
     return pd.DataFrame(rows, columns=_COLUMNS)
 
 
@@ -463,16 +503,18 @@ class _Judge:
         parts = [_drawn_rows(tables[label], n_rows, seed) for label in (_TRAIN, _HOLDOUT)]
         # Both alike: where the rows trained on are sparse by chance, their places alone would be
         # narrow, and the rows that fall there, all others, be near to each other.
-        self.space = Space(tables, pd.concat(parts, ignore_index=True))
+        real = pd.concat(parts, ignore_index=True)
+        self.space = Space(tables, real)
         self.train, self.holdout = map(self.space.points, parts)
+        self.real = self.space.points(real)
         self.keys, self.holdout_keys = self._keys(_TRAIN), self._keys(_HOLDOUT)
         self.known = float(np.isin(self.holdout_keys, self.keys).mean())
         self.holdout_known = float(np.isin(self.keys, self.holdout_keys).mean())
         sizes = [len(tables[_TRAIN]), len(tables[_HOLDOUT])]
         self.note = f"{n_rows} rows of each real table" if max(sizes) > n_rows else ""
 
-    def measures(self, name: str) -> Iterator[tuple[str, float, float]]:
-        """The name, the value and the reference of each measure."""
+    def measures(self, name: str) -> Iterator[tuple[str, float, float, float]]:
+        """The name, the value, the reference and the standard error of each measure."""
         from sklearn.metrics import roc_auc_score
 
         synthetic = self.space.points(_drawn_rows(self.tables[name], self.max_rows, self.seed))
@@ -481,27 +523,39 @@ class _Judge:
             nearest_rows(synthetic, real_rows, 2, n_jobs=self.n_jobs) for real_rows in real
         )
         near, far = train[:, 0], holdout[:, 0]
-        yield "share_closer_to_train", float(((near < far) + 0.5 * (near == far)).mean()), 0.5
+        share = float(((near < far) + 0.5 * (near == far)).mean())
+        yield "share_closer_to_train", share, 0.5, self._share_error(synthetic)
         for short, q in (("median", 0.5), ("p05", 0.05)):
-            yield f"dcr_{short}", float(np.quantile(near, q)), float(np.quantile(far, q))
-        ratios, other_ratios = _ratios(train), _ratios(holdout)
+            yield f"dcr_{short}", float(np.quantile(near, q)), float(np.quantile(far, q)), math.nan
+        ratios, holdout_ratios = _ratios(train), _ratios(holdout)
         for short, q in (("median", 0.5), ("p05", 0.05)):
-            yield (
-                f"nndr_{short}",
-                float(np.quantile(ratios, q)),
-                float(np.quantile(other_ratios, q)),
-            )
+            reference = float(np.quantile(holdout_ratios, q))
+            yield f"nndr_{short}", float(np.quantile(ratios, q)), reference, math.nan
         keys = self._keys(name)
         copied = np.isin(keys, self.keys)
-        yield "copies", float(copied.sum()), self.known * len(copied)
-        yield "copies_share", float(copied.mean()), self.known
+        yield "copies", float(copied.sum()), self.known * len(copied), math.nan
+        yield "copies_share", float(copied.mean()), self.known, math.nan
         unseen = float(np.isin(keys, self.holdout_keys).sum())
-        yield "holdout_copies", unseen, self.holdout_known * len(keys)
-        members = np.repeat([1, 0], [len(self.train), len(self.holdout)])
+        yield "holdout_copies", unseen, self.holdout_known * len(keys), math.nan
+        n = len(self.train)
+        members = np.repeat([1, 0], n)
         nearness = [
             -nearest_rows(real_rows, synthetic, 1, n_jobs=self.n_jobs)[:, 0] for real_rows in real
         ]
-        yield "membership_auc", float(roc_auc_score(members, np.concatenate(nearness))), 0.5
+        area = float(roc_auc_score(members, np.concatenate(nearness)))
+        # Mann and Whitney's for two groups that do not differ
+        yield "membership_auc", area, 0.5, math.sqrt((2 * n + 1) / (12 * n**2))
+
+    def _share_error(self, synthetic: RowPoints) -> float:
+        """Standard deviation of the share closer to one half of the real rows, over all halves.
+
+        The share is that of a sample of half of the real rows, drawn without replacement, in the
+        synthetic rows that each real row is the closest to (W. G. Cochran, "Sampling techniques",
+        1977, theorem 2.2).
+        """
+        counts = closest_counts(synthetic, self.real, n_jobs=self.n_jobs)
+        n = len(self.train)
+        return float(np.sqrt(n / 2 * np.var(counts, ddof=1))) / len(synthetic)
 
     def _keys(self, name: str) -> np.ndarray:
         """A number for each row of a table, equal for equal rows."""

@@ -407,9 +407,8 @@ class BaseGenerator(
         """Learn the distribution of a table in Parquet files that may be larger than memory.
 
         The result, and the sampled rows, are those of `fit` on the DataFrame that pandas reads,
-        independent of the memory limit, except that dates stored as text are categories: store them
-        as dates. The columns are learned one after another. A column takes about 50 bytes per row,
-        and 200 bytes per distinct text. Then the rows are encoded in parts,
+        independent of the memory limit. The columns are learned one after another. A column takes
+        about 50 bytes per row, and 200 bytes per distinct text. Then the rows are encoded in parts,
         with 8 bytes per number and 4 bytes per discrete value, in memory or in a temporary file.
         Training takes about 20 bytes more per row and member. CTGAN needs another 50 bytes per row
         and 8 bytes per discrete value.
@@ -521,8 +520,8 @@ class BaseGenerator(
         Columns that are listed as discrete or as identifiers, and those of constraints, stay as
         they are.
         """
-        table = as_pandas(X)
-        if isinstance(X, ParquetSource) or not isinstance(table, pd.DataFrame):
+        table = X if isinstance(X, ParquetSource) else as_pandas(X)
+        if not isinstance(table, ParquetSource | pd.DataFrame):
             return X, ()
         excluded: list[Any] = []
         for names in (discrete_columns, getattr(self, "identifiers", None)):
@@ -532,6 +531,8 @@ class BaseGenerator(
         forms = find_forms(table, excluded)
         if not forms:
             return X, ()
+        if isinstance(table, ParquetSource):
+            return table.parse(forms), forms
         return TableForms(list(table), forms).read(table), forms
 
     def _plan_columns(self, X: Any, discrete_columns: Any) -> tuple[LearnedColumns | None, Any]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,70 @@ from combutab.core.text import RESERVE, check_limit, parse_bytes
 from combutab.generators._learned_columns import LearnedColumns, row_step
 from combutab.generators._relations import Columns
 from combutab.generators.constraints import Constraint, refuse_broken
-from combutab.preprocessing import ModeEncoder, ModeTable, ParquetTable, Paths, RowLayout, Table
+from combutab.preprocessing import (
+    ColumnForm,
+    ModeEncoder,
+    ModeTable,
+    ParquetTable,
+    Paths,
+    RowLayout,
+    Table,
+)
 
 _ROWS = 1 << 16  # read at a time, at most
 _FEWEST = 1 << 12  # and at least
 _FITTED = 12  # copies of a sample, while modes are learned from it
+
+
+class _Parsed:
+    """A table in files with dates, times and decimals read from text, numbers and objects."""
+
+    def __init__(
+        self,
+        table: ParquetTable,
+        forms: Mapping[str, ColumnForm],
+        check: Callable[[str, int], None],
+    ) -> None:
+        self._table, self._forms = table, forms
+        self.n_rows = table.n_rows
+        # parts of a column are read with the unit and the time zone of the whole column
+        self._dtypes = {
+            name: form.read(_distinct(table.column(name, check)), f"column {name!r}").dtype
+            for name, form in forms.items()
+        }
+
+    def column(self, name: str, check: Callable[[str, int], None]) -> pd.Series:
+        """See `ParquetTable`."""
+        return self._parse(name, self._table.column(name, check))
+
+    def frames(self, columns: Sequence[str], n_rows: int) -> Iterator[tuple[int, pd.DataFrame]]:
+        """See `ParquetTable`."""
+        for first, frame in self._table.frames(columns, n_rows):
+            yield first, self._parse_frame(frame)
+
+    def header(self, columns: Sequence[str]) -> pd.DataFrame:
+        """See `ParquetTable`."""
+        return self._parse_frame(self._table.header(columns))
+
+    def _parse_frame(self, frame: pd.DataFrame) -> pd.DataFrame:
+        return pd.DataFrame({name: self._parse(str(name), frame[name]) for name in frame})
+
+    def _parse(self, name: str, column: pd.Series) -> pd.Series:
+        if name not in self._forms:
+            return column
+        codes, values = pd.factorize(column)
+        parsed: pd.Series = pd.Series(dtype=self._dtypes[name])
+        if len(values):
+            parsed = self._forms[name].read(pd.Series(values), f"column {name!r}")
+        parsed = parsed.astype(self._dtypes[name]).reindex(codes)
+        return parsed.set_axis(column.index).rename(name)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._table, name)
+
+
+def _distinct(column: pd.Series) -> pd.Series:
+    return pd.Series(column.dropna().unique())
 
 
 class _Widened:
@@ -72,6 +132,20 @@ class ParquetSource:
     def __len__(self) -> int:
         return self._table.n_rows
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def items(self) -> Iterator[tuple[str, pd.Series]]:
+        """The names and the columns, with one whole column at a time in memory."""
+        for name in self._columns:
+            yield name, self._table.column(name, self._check_column)
+
+    def parse(self, forms: Sequence[ColumnForm]) -> ParquetSource:
+        """The table with dates, times and decimals as such."""
+        by_name = {self._columns[form.column]: form for form in forms}
+        self._table = _Parsed(self._table, by_name, self._check_column)
+        return self
+
     def header(self) -> dict[Any, pd.Series]:
         """The columns without rows, with their dtypes."""
         return Table(self._table.header(self._columns)).columns_by_name()
@@ -102,13 +176,14 @@ class ParquetSource:
         Raises ValueError if a column takes more than the limit.
         """
         samples = 8 * min(encoder.max_rows, len(self)) * (len(self._columns) + _FITTED)
-
-        def check(name: str, size: int) -> None:
-            needed = RESERVE + self._table.reader_bytes([name]) + samples + size
-            what = f"the column {name!r} of {len(self):,} rows"
-            check_limit(self._limit, needed, what, "leave the column out")
-
+        check = partial(self._check_column, samples=samples)
         return encoder.fit_parquet(self._table, [*self._columns, *self._more], check)
+
+    def _check_column(self, name: str, size: int, samples: int = 0) -> None:
+        """Raise ValueError if a column of this size takes more than the limit."""
+        needed = RESERVE + self._table.reader_bytes([name]) + samples + size
+        what = f"the column {name!r} of {len(self):,} rows"
+        check_limit(self._limit, needed, what, "leave the column out")
 
     def encode(self, encoder: ModeEncoder, training_bytes: int) -> ModeTable:
         """Encode all rows in parts; training takes ``training_bytes`` in addition to them.

@@ -96,11 +96,16 @@ class StackedGridSearchCV(GridSearchCV):
             refuse_text(y, "y")
         elif isinstance(y, np.ndarray | pd.Series) and y.dtype == object:
             y = plain_labels(np.asarray(y))
-        scoring = self.scoring
+        X, y = indexable(X, y)
+        groups, cv, scoring = params.get("groups"), self.cv, self.scoring
         self.scoring = _find_scorers(scoring, self.estimator, y)
         try:
             self._validate_params()
+            self.cv = check_cv(cv, y, classifier=is_classifier(self.estimator))
             candidates = list(ParameterGrid(self.param_grid))
+            splits = list(self.cv.split(X, y, groups))
+            if y is not None:
+                warn_repeated_rows(as_pandas(as_numpy(X)), y, splits)
             obstacle = self._obstacle(params, candidates)
             if obstacle is not None:
                 warnings.warn(
@@ -111,13 +116,7 @@ class StackedGridSearchCV(GridSearchCV):
                 return super().fit(X, y, **params)
             inner = GridSearchCV(**self.get_params(deep=False))
         finally:
-            self.scoring = scoring
-        X, y = indexable(X, y)
-        groups = params.get("groups")
-        cv = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
-        splits = list(cv.split(X, y, groups))
-        if y is not None:
-            warn_repeated_rows(as_pandas(as_numpy(X)), y, splits)
+            self.cv, self.scoring = cv, scoring
         tasks = self._tasks(X, y, params.get("sample_weight"), candidates, splits)
         outcomes = fit_stacked(tasks, n_jobs=self.n_jobs)
         trained = [

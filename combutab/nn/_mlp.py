@@ -257,6 +257,8 @@ class StackedInputs(nn.Module):
             self.numeric = PiecewiseLinearEmbedding(torch.stack(edges), settings.dim, generators)
         if n_scaled:
             self.scale = nn.Parameter(torch.ones(len(generators), 1, n_scaled))
+        # 0 for the inputs that a member ignores, (M, 1, n_inputs); their weights are 0, too
+        self.mask: Tensor | None = None
 
     def forward(self, dense: Tensor, codes: Tensor | None = None) -> Tensor:
         parts = [dense]
@@ -265,7 +267,8 @@ class StackedInputs(nn.Module):
         if codes is not None:
             parts += [table(codes[..., i]) for i, table in enumerate(self.embeddings)]
         x = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
-        return x if self.scale is None else x * self.scale
+        x = x if self.scale is None else x * self.scale
+        return x if self.mask is None else x * self.mask
 
 
 # ---- Perceptrons ---------------------------------------------------------------------------------
@@ -340,8 +343,7 @@ class MLPSpec(NetworkSpec, kind="mlp"):
     @property
     def n_inputs(self) -> int:
         """Number of inputs of the first linear layer: dense columns and embeddings."""
-        embedded = sum(min(self.embedding_dim, c) for c in self.cardinalities)
-        return self.n_dense + self.n_numeric * (self.numeric.width - 1) + embedded
+        return sum(self.input_widths)
 
     @property
     def input_widths(self) -> tuple[int, ...]:
@@ -349,6 +351,12 @@ class MLPSpec(NetworkSpec, kind="mlp"):
         numbers = [self.numeric.width] * self.n_numeric
         embedded = [min(self.embedding_dim, c) for c in self.cardinalities]
         return (*numbers, *[1] * (self.n_dense - self.n_numeric), *embedded)
+
+    def input_positions(self, columns: Sequence[int]) -> list[int]:
+        """Inputs of the first linear layer that some columns have."""
+        widths = self.input_widths
+        ends = list(itertools.accumulate(widths))
+        return [i for j in columns for i in range(ends[j] - widths[j], ends[j])]
 
     @property
     def peak_units(self) -> int:
@@ -487,16 +495,25 @@ class StackedMLP(ChainNetwork):
         self.train(True)
 
     @torch.no_grad()
-    def zero_inputs(self, i: int, columns: Tensor, codes: Sequence[Tensor]) -> None:
-        n_numeric = self.spec.n_numeric
-        inputs = columns[columns >= n_numeric] + n_numeric * (self.spec.numeric.width - 1)
-        linear = self.linears[0]
+    def ignore_inputs(self, i: int, columns: Sequence[int], codes: Sequence[Tensor]) -> None:
+        inputs, linear = self.inputs, self.linears[0]
+        assert isinstance(inputs, StackedInputs)
         assert isinstance(linear, StackedLinear)
-        assert isinstance(self.inputs, StackedInputs)
-        linear.weight[i, inputs] = 0.0
-        for embedding, unseen in zip(self.inputs.embeddings, codes, strict=True):
-            assert isinstance(embedding, StackedEmbedding)
-            embedding.weight[i, unseen] = 0.0
+        for table, unseen in zip(inputs.embeddings, codes, strict=True):
+            assert isinstance(table, StackedEmbedding)
+            table.weight[i, unseen] = 0.0
+        if columns:
+            positions = self.spec.input_positions(columns)
+            if inputs.mask is None:
+                inputs.mask = linear.weight.new_ones(len(self.members), 1, self.spec.n_inputs)
+            inputs.mask[i, :, positions] = 0.0
+            linear.weight[i, positions] = 0.0
+
+    def select(self, keep: Sequence[int]) -> None:
+        """Keep only these members (increasing positions)."""
+        super().select(keep)
+        if isinstance(self.inputs, StackedInputs) and self.inputs.mask is not None:
+            self.inputs.mask = self.inputs.mask[list(keep)]
 
 
 # ---- TabM: perceptrons with many heads, whose weights differ by factors of rank one --------------

@@ -388,10 +388,17 @@ class TableNetwork(StackedNetwork):
             Members whose weights are set.
         """
 
-    def zero_inputs(self, i: int, columns: Tensor, codes: Sequence[Tensor]) -> None:
-        """Set a member's weights of dense columns and of embedded codes to 0, where it has any.
+    def ignore_inputs(self, i: int, columns: Sequence[int], codes: Sequence[Tensor]) -> None:
+        """Let member i ignore columns, and codes of its embeddings: their weights are 0 and stay 0.
 
-        ``codes`` are those of each column with codes.
+        Parameters
+        ----------
+        i : int
+            Position of the member.
+        columns : sequence of int
+            Positions of dense columns, and after these of columns with codes.
+        codes : sequence of Tensor
+            Codes of each column with codes.
         """
 
     def scale_outputs(self, i: int, factor: float) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import decimal
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 import pandas as pd
@@ -15,6 +15,7 @@ from pandas.api import types
 from combutab.core.dates import (
     CLOCK_FORMATS,
     DATE_FORMATS,
+    NUMBER_FORMATS,
     find_clock_format,
     find_date_format,
     find_number_format,
@@ -94,9 +95,10 @@ class ColumnForm:
                 try:
                     read_numbers_as_dates(pd.Series([value]), self.format)
                 except (TypeError, ValueError):
+                    noun = "time of day" if self.format == "%H%M" else "date"
                     raise ValueError(
-                        f"{label} contains dates such as {self.example()}, but {value!r} (data row "
-                        f"{row + 1:,}) is no date; correct the value"
+                        f"{label} contains a {noun} in each row, such as {self.example()}, but "
+                        f"{value!r} (data row {row + 1:,}) is no {noun}; correct the value"
                     ) from None
             raise
 
@@ -130,7 +132,7 @@ class ColumnForm:
         if self.kind == "unit text":
             return self.format.format(12.5)
         if self.kind == "date number":
-            return pd.Timestamp("2024-12-31").strftime(self.format)
+            return pd.Timestamp("2024-12-31 10:18:30").strftime(self.format)
         return str(write_clocks(pd.Series([pd.Timedelta("10:18:30")]), self.format)[0])
 
     def write(self, column: pd.Series) -> pd.Series:
@@ -299,11 +301,18 @@ def find_form(column: pd.Series, position: int) -> ColumnForm | None:
 
 def _find_number_form(column: pd.Series, position: int) -> ColumnForm | None:
     numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
-    form = find_number_format(numbers)
+    form = find_number_format(numbers, str(column.name))
     return None if form is None else ColumnForm(position, "date number", form, str(column.dtype))
 
 
-def find_forms(table: pd.DataFrame, excluded: Collection[Any] = ()) -> tuple[ColumnForm, ...]:
+class NamedColumns(Protocol):
+    """Columns with their names, such as a DataFrame."""
+
+    def items(self) -> Iterable[tuple[Any, pd.Series]]:
+        """Return the names and the columns."""
+
+
+def find_forms(table: NamedColumns, excluded: Collection[Any] = ()) -> tuple[ColumnForm, ...]:
     """Find the columns of dates, times and decimals that a generator learns as continuous.
 
     Those that are ``excluded`` by name, and those with few values that are repeated, are not.
@@ -328,7 +337,7 @@ def _check_form(form: ColumnForm) -> None:
     formats = {
         "date text": DATE_FORMATS,
         "clock text": CLOCK_FORMATS,
-        "date number": ("%Y%m%d", "%Y%m"),
+        "date number": NUMBER_FORMATS,
     }.get(form.kind)
     around = _UNIT_SLOT.split(form.format)
     if form.kind == "unit text" and (len(around) != 2 or re.search("[{}]", "".join(around))):

@@ -44,8 +44,6 @@ _SIGNS = r"[$€£¥₹₽₩¢%‰]"
 _SIGNED = re.compile(rf"([+-]?{_SIGNS}\s*[+-]?|[+-])?[\d.,{_GAPS}]*\d[\d.,]*\s*{_SIGNS}?")
 _MISSING_MARKS = {*"?-.*–—", "--", "---", "??", "n.a.", "na", "n/a.", "#value!", "#ref!", "#div/0!"}
 _CODES = [sign * (10**k - 1) for k in range(2, 8) for sign in (1, -1)]  # 99, -99, 999, ...
-_MIN_WHOLE_DATES = 20  # different whole numbers, if all are dates
-_CLOCK_NAME = re.compile(r"time|hhmm|clock|hour", re.IGNORECASE)
 _MIN_OTHERS = 10  # different values, without the code for missing values
 _MIN_CODE_ROWS, _MIN_CODE_SHARE = 5, 0.01  # rows that have the code
 _MIN_SPIKE = 3  # times as frequent as any other value is the only negative one
@@ -320,9 +318,10 @@ def _odd_numbers(name: Any, present: pd.Series, n_rows: int) -> Iterator[OddColu
                 example = f"{code}, {counted(int(counts[index]), 'row')}"
                 yield OddColumn(name, "missing code", "numbers", _CODE, example)
                 return
-    kind = _whole_number_dates(str(name), values)
-    if kind is not None:
-        nouns = "times of day" if kind == "clock numbers" else "dates"
+    form = find_number_format(values, str(name))
+    if form is not None:
+        kind: OddKind = "clock numbers" if form == "%H%M" else "dates"
+        nouns = "times of day" if form == "%H%M" else "dates"
         why = f"although the values are {nouns} written as whole numbers"
         yield OddColumn(name, kind, "numbers", why, f"{values[len(values) // 2]:.0f}")
         return
@@ -330,16 +329,6 @@ def _odd_numbers(name: Any, present: pd.Series, n_rows: int) -> Iterator[OddColu
     if extreme is not None:
         example = f"{values[extreme]:.15g}, {counted(int(counts[extreme]), 'row')}"
         yield OddColumn(name, "missing code", "numbers", _CODE, example)
-
-
-def _whole_number_dates(name: str, values: np.ndarray) -> OddKind | None:
-    """Tell whether whole numbers are dates (20241231, 202412) or, by their name, times (1030)."""
-    if len(values) < _MIN_WHOLE_DATES or (values != np.round(values)).any():
-        return None
-    if find_number_format(values) is not None:
-        return "dates"
-    is_clock = values[0] >= 0 and 1000 <= values[-1] < 2400 and (values % 100 < 60).all()
-    return "clock numbers" if is_clock and _CLOCK_NAME.search(name) else None
 
 
 def _shared_extreme(values: np.ndarray, counts: np.ndarray) -> int | None:
@@ -462,7 +451,11 @@ def _measured(rows: Counts, n: int) -> Finding:
     example = measured_example(list(rows)[:_N_LOOKED_AT]) if len(rows) > 1 else ""
     if not example:
         return None
-    return "unit", "although the values are numbers with a unit, or times", quoted(example)
+    return (
+        "unit",
+        "although the values are numbers with a unit or separators, or times",
+        quoted(example),
+    )
 
 
 def _many_measured(rows: Counts, n: int) -> Finding:

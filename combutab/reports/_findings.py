@@ -249,32 +249,23 @@ def judge_privacy(
     *,
     n_made: int,
     n_compared: int = 0,
-    share_error: float = 0.0,
     n_seen: int = 0,
     real: TwoSample | None = None,
     left_out: Sequence[Hashable] = (),
 ) -> Finding:
     """Say whether synthetic rows are copies of real ones, or too close to one real table.
 
-    ``privacy`` is the evaluator's table, None without held-out rows, and ``share_error`` the
-    standard deviation by chance of its share of rows closer to training rows. ``tables`` are the
-    training rows and, with held-out rows that are none of these, the held-out rows; ``n_compared``
-    rows of each were compared by distance. ``n_seen`` held-out rows are training rows too, where
-    these are too many for chance. ``real`` is the two-sample test of the held-out rows against the
-    training rows.
-
-    The standard error of the area under the ROC curve is Mann and Whitney's for two groups that do
-    not differ, ``sqrt((2 m + 1) / (12 m ** 2))`` with m rows of each real table.
+    ``privacy`` is the evaluator's table, None without held-out rows. ``tables`` are the training
+    rows and, with held-out rows that are none of these, the held-out rows; ``n_compared`` rows of
+    each were compared by distance. ``n_seen`` held-out rows are training rows too, where these are
+    too many for chance. ``real`` is the two-sample test of the held-out rows against the training
+    rows.
     """
     far = None
     if privacy is not None and not n_seen:
-        signals, m = privacy.set_index("measure")["mean"], n_compared
-        far = _Distances(
-            float(signals["share_closer_to_train"]),
-            float(signals["membership_auc"]),
-            ERRORS * share_error,
-            ERRORS * math.sqrt((2 * m + 1) / (12 * m**2)),
-        )
+        scores = privacy.set_index("measure").loc[["share_closer_to_train", "membership_auc"]]
+        share, area = map(float, scores["mean"])
+        far = _Distances(share, area, *(ERRORS * float(error) for error in scores["se"]))
     signs = [] if far is None else far.signs
     differ = real is not None and real.differ
     toward = {TRAINING: signs, HELD_OUT_ROWS: [1.0 - sign for sign in signs]}

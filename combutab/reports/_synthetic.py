@@ -53,7 +53,7 @@ from combutab.reports._identifiers import (
     replaced_columns,
 )
 from combutab.reports._page import say, versions
-from combutab.reports._yardsticks import measure_yardsticks, share_by_chance
+from combutab.reports._yardsticks import measure_yardsticks
 
 _NAMES = {"real": "real table", "synthetic": "synthetic table", "test": "held-out real table"}
 _PARTS = 5  # of the real rows, each tested on in turn where there are no held-out rows
@@ -484,12 +484,11 @@ def _evaluate_privacy(
     """
     aligned = _without(all_columns, identifiers)
     train, rows, test = aligned["real"], aligned["synthetic"], aligned.tables.get("test")
-    privacy_scores, share_error, n_seen = None, 0.0, 0
+    privacy_scores, n_seen = None, 0
     if test is not None:
         privacy_scores = privacy(
             real_train=train, synthetic=rows, holdout=test, max_rows=_MOST, **compared
         )
-        share_error = share_by_chance(train, test, rows, **compared)
         n_seen = _seen(train, test)
     tables = [(TRAINING, "real", "test")]
     tables += [] if test is None or n_seen else [(UNSEEN, "test", "real")]
@@ -510,7 +509,6 @@ def _evaluate_privacy(
         disclosed,
         n_made=len(rows),
         n_compared=0 if test is None else min(len(train), len(test), _MOST),
-        share_error=share_error,
         n_seen=n_seen,
         real=real_told,
         left_out=identifiers,

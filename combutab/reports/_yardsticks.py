@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from combutab.evaluation import fidelity, privacy
+from combutab.evaluation import fidelity
 
 # ---- Associations of a table's columns, whatever they hold ---------------------------------------
 
@@ -96,8 +96,6 @@ _DRAWS = (4, 12)  # at least and at most
 _TIED = 0.01  # of a pair's score, from where real rows are above shuffled ones
 _ERRORS = 2.0  # standard errors of an association and of the retained share
 _ROUGH = 12.5  # rows of a part of whose spread half is unknown
-_SPLITS = 20  # of the real rows, for the share that chance makes
-_SPLIT_ROWS = 3000  # of each table; of more, chance does less: the deviation is rather too large
 _AGAIN, _SHUFFLED = "again", "shuffled"
 
 
@@ -236,43 +234,3 @@ def _strongest_association(train: pd.DataFrame, kinds: Mapping[Hashable, str]) -
     strengths = np.abs(associations(train, list(train.columns), kinds))
     strengths = strengths[np.tril_indices(len(strengths), -1)]
     return float(np.nanmax(strengths, initial=0.0))
-
-
-def share_by_chance(
-    train: pd.DataFrame,
-    test: pd.DataFrame,
-    synthetic: pd.DataFrame,
-    *,
-    categorical: Collection[Hashable],
-    random_state: int,
-    n_jobs: int | None,
-) -> float:
-    """Return the standard deviation, around one half, of the share of rows nearer to one part.
-
-    Real rows of both kinds, as `align_tables` gives them, are mixed and split anew at random
-    several times. No formula tells it: where synthetic rows are far from all real ones, a few real
-    rows are the nearest to most of them, and which side these are on decides the share.
-    """
-    rng = np.random.default_rng(random_state)
-    n = min(len(train), len(test), _SPLIT_ROWS)
-    real = pd.concat([_at_most(table, n, rng) for table in (train, test)], ignore_index=True)
-    drawn = _at_most(synthetic, _SPLIT_ROWS, rng)
-    shares = []
-    for _ in range(_SPLITS):
-        order = rng.permutation(2 * n)
-        table = privacy(
-            real_train=real.iloc[order[:n]],
-            holdout=real.iloc[order[n:]],
-            synthetic=drawn,
-            categorical=categorical,
-            random_state=random_state,
-            n_jobs=n_jobs,
-        )
-        nearer = table["measure"] == "share_closer_to_train"
-        shares.append(float(table.loc[nearer, "mean"].iloc[0]))
-    measured = float(np.sqrt(np.mean((np.array(shares) - 0.5) ** 2)))
-    return max(measured, 0.5 / math.sqrt(len(synthetic)))
-
-
-def _at_most(table: pd.DataFrame, n: int, rng: np.random.Generator) -> pd.DataFrame:
-    return table if len(table) <= n else table.iloc[rng.permutation(len(table))[:n]]

@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.model_selection import GridSearchCV
 
-from combutab import MLPClassifier, MLPRegressor, load
+from combutab import MLPClassifier, MLPRegressor, TabMRegressor, load
 from combutab.estimators import FitTask, fit_stacked
 from combutab.estimators._base import FitMode
 from combutab.model_selection import StackedGridSearchCV
@@ -466,3 +466,25 @@ def test_categories_a_member_lacks_have_no_weights(max_onehot):
     for member, is_zero in enumerate((weights == 0).all(2)):
         lacking = X["city"][model.oof_folds_ == member].unique()
         assert np.array(["a", "b", "c"])[is_zero.numpy()].tolist() == lacking.tolist()
+
+
+@pytest.mark.parametrize("max_onehot", [0, 10])
+@pytest.mark.parametrize("embedding", ["none", "pbld", "piecewise-linear"])
+@pytest.mark.parametrize("cls", [MLPRegressor, TabMRegressor])
+def test_columns_constant_for_a_member_contribute_nothing(cls, embedding, max_onehot):
+    rng = np.random.default_rng(0)
+    shop = np.repeat([0, 1, 2], 40)
+    varying = {  # each in one shop
+        "size": np.where(shop == 0, rng.normal(size=120), 3.0),
+        "open": np.where(shop == 1, rng.random(120) < 0.5, True),
+        "kind": np.where(shop == 2, rng.choice(["b", "c"], 120), "b"),
+    }
+    X = pd.DataFrame({"x": rng.normal(size=120), **varying})
+    parameters = BAGGED | {"numeric_embedding": embedding, "max_onehot": max_onehot}
+    model = cls(**parameters).fit(X, X["x"] + rng.normal(size=120), groups=shop)
+    outputs = model._raw(X)
+    for column, varying_shop in (("size", 0), ("open", 1), ("kind", 2)):
+        change = model._raw(X.assign(**{column: rng.permutation(X[column])})) - outputs
+        shop_of_member = [shop[model.oof_folds_ == member][0] for member in range(3)]
+        moves = change.reshape(3, -1).abs().amax(1) > 0
+        assert moves.tolist() == [held_out != varying_shop for held_out in shop_of_member]

@@ -181,6 +181,37 @@ def test_every_measure_by_hand():
     }
 
 
+def split_shares(real, synthetic, n_splits):
+    """The share of closer rows for splits of real rows into halves, from all distances."""
+    every, rng = distances(synthetic, real, real).round(9), np.random.default_rng(0)
+    shares = []
+    for _ in range(n_splits):
+        half = rng.permutation(len(real))[: len(real) // 2]
+        near, far = every[:, half].min(axis=1), np.delete(every, half, axis=1).min(axis=1)
+        shares.append(((near < far) + 0.5 * (near == far)).mean())
+    return np.array(shares)
+
+
+@pytest.mark.parametrize("shift", [0.0, 1000.0])
+@pytest.mark.parametrize("columns", [["x"], ["x", "c", "d"]])
+def test_standard_error_of_share_is_that_of_splits(columns, shift):
+    train, holdout, fresh = (law(150, seed)[columns] for seed in range(3))
+    fresh = fresh.assign(x=fresh["x"] + shift)
+    table = privacy(real_train=train, holdout=holdout, synthetic=fresh).set_index("measure")
+    shares = split_shares(pd.concat([train, holdout], ignore_index=True), fresh, 2000)
+    expected = np.sqrt(((shares - 0.5) ** 2).mean())
+    assert table.loc["share_closer_to_train", "se"] == pytest.approx(expected, rel=0.1)
+    assert shift == 0 or columns != ["x"] or expected == pytest.approx(0.5)
+    assert table.loc["membership_auc", "se"] == pytest.approx(np.sqrt(301 / 12) / 150)
+    assert table["se"].notna().sum() == 2
+
+
+def test_standard_error_counts_equal_rows_as_one_half_each():
+    few = [pd.DataFrame({"c": list("ab") * 50, "d": list("uuvv") * 25}) for _ in range(3)]
+    table = privacy(real_train=few[0], holdout=few[1], synthetic=few[2]).set_index("measure")
+    assert table.loc["share_closer_to_train", ["mean", "se"]].tolist() == [0.5, pytest.approx(0)]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("columns", [["x", "y", "c", "d", "t"], ["x", "c"], ["c", "d"]])
 def test_rows_of_the_same_distribution_give_nothing_away(columns):

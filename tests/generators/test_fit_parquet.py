@@ -1,5 +1,6 @@
 """Generators learn from Parquet files what they learn from the table in memory."""
 
+import decimal
 import errno
 import os
 import re
@@ -14,7 +15,7 @@ import pandas as pd
 import pytest
 
 from combutab import TVAE
-from combutab.generators import _parquet
+from combutab.generators import Inequality, _parquet
 from tests.generators.small import EVERY
 from tests.generators.small import make as make_small
 
@@ -217,3 +218,39 @@ def test_a_disk_without_room_for_the_encoded_rows(path):
         model.fit_parquet(path, memory_limit=limit)
     assert caught.value.errno == errno.ENOSPC
     assert not model.__sklearn_is_fitted__()
+
+
+def table_with_forms(n: int = 300) -> pd.DataFrame:
+    """Dates, times, numbers with units and decimals, as text, whole numbers and objects."""
+    rng = np.random.default_rng(1)
+    days = pd.Timestamp("2023-01-01") + pd.to_timedelta(rng.integers(0, 700, n), "D")
+    moments = days + pd.to_timedelta(rng.integers(0, 86_400, n), "s")
+    frame = pd.DataFrame(
+        {
+            "iso": days.strftime("%Y-%m-%d"),
+            "german": days.strftime("%d.%m.%Y"),
+            "zone": moments.strftime("%Y-%m-%dT%H:%M:%S+01:00"),
+            "clock": moments.strftime("%H:%M:%S"),
+            "weight": [f"{x:.1f} kg" for x in rng.normal(70, 9, n)],
+            "number": days.strftime("%Y%m%d").astype(int),
+            "day": days.date,
+            "price": [decimal.Decimal(f"{x:.2f}") for x in rng.uniform(1, 99, n)],
+            "x": rng.normal(size=n),
+        }
+    )
+    frame.loc[rng.random(n) < 0.1, ["iso", "clock", "day"]] = None
+    frame.loc[: n // 2, "german"] = None  # parts without a value
+    return frame
+
+
+@pytest.mark.parametrize("constrained", [False, True])
+def test_dates_and_times_are_read_as_in_fit(tmp_path, constrained):
+    table_with_forms().to_parquet(tmp_path / "table.parquet", row_group_size=70)
+    frame = pd.read_parquet(tmp_path / "table.parquet")
+    constraints = [Inequality("x", "<", 10.0)] if constrained else []
+    expected = make(TVAE, constraints=constraints).fit(frame)
+    found = make(TVAE, constraints=constraints).fit_parquet(tmp_path / "table.parquet")
+    check_same(found, expected)
+    kinds = {form.kind for form in found.rules_.forms.forms}
+    assert kinds == {"date text", "clock text", "unit text", "date number", "date", "decimal"}
+    assert found.rules_.forms.forms == expected.rules_.forms.forms

@@ -109,3 +109,18 @@ def test_sampled_whole_numbers_are_dates(name, form):
     filled = generator.impute(X.assign(v=X["v"].where(X.index > 30)), random_state=0)
     assert (filled["v"][31:] == X["v"][31:]).all()
     pd.to_datetime(filled["v"].astype(int).astype(str), format=form)
+
+
+def test_sampled_clock_numbers_are_times_of_day():
+    minutes = (7 * np.arange(N)) % 1440
+    X = pd.DataFrame({"dep_time": minutes // 60 * 100 + minutes % 60, "x": SIZES})
+    generator = make(TabFlow).fit(X)
+    rows = generator.sample(200, random_state=0)
+    assert rows["dep_time"].dtype == X["dep_time"].dtype
+    assert rows["dep_time"].between(0, 2359).all()
+    assert (rows["dep_time"] % 100 < 60).all()
+    assert not rows["dep_time"].isin(X["dep_time"]).all()
+    later = generator.sample(20, conditions={"dep_time": (930, 1745)}, random_state=0)
+    assert later["dep_time"].between(930, 1745).all()
+    with pytest.raises(ValueError, match="1775"):
+        generator.sample(2, conditions={"dep_time": 1775})

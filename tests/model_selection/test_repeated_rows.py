@@ -5,6 +5,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import scipy.sparse as sp
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold
 
 from combutab import MLPClassifier, PackClassifier
@@ -83,9 +84,19 @@ def test_scores_of_a_pack_warn_of_copies():
         evaluate_held_out(pack, y)
 
 
-def test_a_search_warns_of_copies():
+@pytest.mark.filterwarnings("ignore:the candidates are not trained together")
+@pytest.mark.parametrize(
+    ("estimator", "grid"),
+    [
+        (MLPClassifier((4,), max_iter=1, n_members=1, random_state=0), {"alpha": [0.0]}),
+        (LogisticRegression(), {"C": [1.0]}),  # searched by scikit-learn
+    ],
+)
+@pytest.mark.parametrize("as_iterator", [False, True])
+def test_a_search_warns_of_copies(estimator, grid, as_iterator):
     X, y = pd.concat([NOISE] * 4, ignore_index=True), np.tile(LABELS, 4)
-    network = MLPClassifier((4,), max_iter=1, n_members=1, random_state=0)
-    search = StackedGridSearchCV(network, {"alpha": [0.0]}, cv=KFold(5), refit=False)
+    cv = KFold(5).split(X) if as_iterator else KFold(5)
+    search = StackedGridSearchCV(estimator, grid, cv=cv, refit=False)
     with pytest.warns(UserWarning, match="400"):
         search.fit(X, y)
+    assert search.cv is cv

@@ -3,6 +3,7 @@
 import math
 import re
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -378,17 +379,21 @@ NONE = copies_of(0, repeated(0))
 COPIED = copies_of(300, repeated(300, 0.2, 1e-9))
 
 
-def privacy(share=0.5, area=0.5):
-    values = {"share_closer_to_train": share, "dcr_median": 0.0, "membership_auc": area}
-    return pd.DataFrame({"measure": list(values), "mean": list(values.values())})
+def privacy(share=0.5, area=0.5, share_se=0.01, area_se=0.00408):
+    rows = [
+        ("share_closer_to_train", share, share_se),
+        ("dcr_median", 0.0, np.nan),
+        ("membership_auc", area, area_se),
+    ]
+    return pd.DataFrame(rows, columns=["measure", "mean", "se"])
 
 
-def judged(table, copies=NONE, held_out=NONE, *, error=0.01, m=10_000, near=None, **options):
+def judged(table, copies=NONE, held_out=NONE, *, m=10_000, near=None, **options):
     values = {name: options.pop(name, ()) for name in ("values", "identifying")}
     tables = [Disclosed(TRAINING, copies, values["values"] or {}, near, values["identifying"])]
     if table is not None and not options.get("n_seen"):
         tables.append(Disclosed(HELD_OUT_ROWS, held_out))
-    options = {"n_made": 2000, "n_compared": m, "share_error": error} | options
+    options = {"n_made": 2000, "n_compared": m} | options
     return judge_privacy(table, tables, **options)
 
 
@@ -399,7 +404,7 @@ def judged(table, copies=NONE, held_out=NONE, *, error=0.01, m=10_000, near=None
         (0.531, 0.5, "fair"),
         (0.549, 0.5, "fair"),
         (0.551, 0.5, "poor"),
-        (0.5, 0.512, "good"),  # 3 sqrt(20001 / (12 10000^2)) = 0.01225
+        (0.5, 0.512, "good"),  # three standard errors are 0.01224
         (0.5, 0.5123, "fair"),
         (0.5, 0.55, "poor"),
         (1.0, 1.0, "poor"),
@@ -420,8 +425,8 @@ def test_signs_beyond_chance_on_either_side(share, area, level):
 def test_a_share_that_chance_explains_is_no_sign():
     # far from all real rows, a few of these are the nearest to most
     for share, area in ((0.87, 0.5), (0.13, 0.5)):
-        assert judged(privacy(share, area), error=0.2).level == "good"
-    assert judged(privacy(0.87, 0.6), error=0.2).level == "poor"
+        assert judged(privacy(share, area, 0.2)).level == "good"
+    assert judged(privacy(0.87, 0.6, 0.2)).level == "poor"
 
 
 def test_distances_of_differing_real_tables_are_unknown():
@@ -532,8 +537,9 @@ def test_privacy_in_words():
 @pytest.mark.parametrize(("m", "level"), [(37, "unknown"), (38, "good"), (5, "unknown")])
 def test_few_rows_to_compare_with(m, level):
     # 3 sqrt((2m + 1) / (12 m^2)) is 0.2027 for 37 rows, 0.2000 for 38
-    assert judged(privacy(), m=m, error=0.05).level == level
-    assert judged(privacy(1.0, 1.0), m=20, error=0.05).level == "poor"
+    area_se = np.sqrt((2 * m + 1) / (12 * m**2))
+    assert judged(privacy(0.5, 0.5, 0.05, area_se), m=m).level == level
+    assert judged(privacy(1.0, 1.0, 0.05, area_se), m=m).level == "poor"
 
 
 @pytest.mark.parametrize(("n", "level"), [(3, "unknown"), (56, "unknown"), (57, "good")])

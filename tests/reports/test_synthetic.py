@@ -11,9 +11,8 @@ from sklearn.exceptions import NotFittedError
 
 import combutab
 from combutab import TVAE, PrivateSynthesizer
-from combutab.evaluation import METRICS, align_tables, detection, fidelity, ml_efficacy, privacy
+from combutab.evaluation import METRICS, detection, fidelity, ml_efficacy, privacy
 from combutab.reports import evaluate_synthetic, render_report
-from combutab.reports._yardsticks import share_by_chance
 
 QUICK = {"learners": ["linear"]}
 
@@ -419,11 +418,6 @@ def test_a_generator_is_one_and_fitted():
 # ---- copies and chance -------------------------------------------------------------------------
 
 
-def aligned(*tables):
-    named = dict(zip("abc", tables, strict=False))
-    return list(align_tables(named, reference="a").tables.values())
-
-
 def codes(n, seed):
     """Rows of few categories, of which many are equal."""
     rng = np.random.default_rng(seed)
@@ -435,17 +429,6 @@ def test_equal_rows_of_few_categories_are_chance():
     found = evaluate(codes(300, 2), real_train=codes(300, 0), real_test=codes(300, 1), target=None)
     assert found.copies > 100
     assert levels(found)[2] == "good"
-
-
-def test_chance_grows_with_few_nearest_rows():
-    train, test, fresh = aligned(*(people(600, seed)[["age"]] for seed in range(3)))
-    options = {"categorical": [], "random_state": 0, "n_jobs": None}
-    near = share_by_chance(train, test, fresh, **options)
-    # each real row is the nearest to some: about 0.5 / sqrt(600) and a little
-    assert 0.005 < near < 0.05
-    # all are nearest to the same one, which is on one side or the other
-    far = share_by_chance(train, test, fresh + 1000.0, **options)
-    assert far == pytest.approx(0.5)
 
 
 @pytest.mark.usefixtures("short_report")

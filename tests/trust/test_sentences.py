@@ -32,11 +32,8 @@ def share_kept(sentence):
     return float(share), float(off or 10.0)
 
 
-def test_blurred_correlation_is_not_called_independence(monkeypatch):
+def test_blurred_correlation_is_not_called_independence():
     # 2,000 rows to learn from, 200 held out: "next to nothing to do with each other" was said
-    monkeypatch.setattr(
-        "combutab.reports._yardsticks._SPLITS", 1
-    )  # of the finding on privacy, not looked at
     wide = [f"n{i}" for i in range(6)]
 
     def draw(n, seed, correlation):

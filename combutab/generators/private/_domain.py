@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 import warnings
 from collections import Counter
@@ -24,6 +25,7 @@ from combutab.generators.private._mechanisms import (
 )
 from combutab.preprocessing import (
     CategoryColumn,
+    ColumnForm,
     ColumnKind,
     IdentifierColumn,
     NumberColumn,
@@ -44,6 +46,8 @@ _MOST_DECIMALS = 22  # the powers of ten that floats are exact up to
 SURE = 4.0  # standard deviations of the noise that counts lie above it, to be taken for some
 _SURE_OF_BOUNDS = 6.0  # one false count of 172 would widen the bounds without limit
 _FEW = 0.05  # share of the rows outside of learned bounds that is worth no warning
+
+_DATES = (datetime.date, np.datetime64)
 
 Coder = CategoryColumn | NumberColumn | IdentifierColumn
 
@@ -81,6 +85,45 @@ class PublicFacts:
                     f"decimals of {name!r} must be a whole number from "
                     f"{-_MOST_DECIMALS} to {_MOST_DECIMALS}, got {decimals!r}"
                 )
+
+
+def parse_dates(
+    schema: TableSchema, columns: Sequence[pd.Series], facts: PublicFacts
+) -> tuple[list[pd.Series], list[ColumnForm]]:
+    """Convert columns of dates as Python's objects that have bounds; returns their forms, too.
+
+    The dtype follows from the bounds only: microseconds, in UTC if the bounds have a time zone.
+    """
+    parsed, forms = list(columns), []
+    for j, name in enumerate(schema.keys):
+        edges = facts.bounds.get(name, ())
+        has_dates = types.is_list_like(edges) and any(isinstance(e, datetime.date) for e in edges)
+        if columns[j].dtype == object and has_dates:
+            has_times = any(isinstance(edge, datetime.datetime) for edge in edges)
+            form, label = ColumnForm(j, "datetime" if has_times else "date"), schema.label(j)
+            zone = _check_dates(columns[j], label, edges)
+            dtype: Any = f"datetime64[us{zone}]"
+            parsed[j] = form.read(columns[j], label).astype(dtype)
+            forms.append(form)
+    return parsed, forms
+
+
+def _check_dates(column: pd.Series, label: str, edges: Sequence[Any]) -> str:
+    """Refuse values that are no dates, or unlike the bounds; returns the zone of the dtype."""
+    has_zone = any(getattr(edge, "tzinfo", None) is not None for edge in edges)
+    for row, value in enumerate(column):
+        if isinstance(value, _DATES):
+            if has_zone != (getattr(value, "tzinfo", None) is not None):
+                raise ValueError(
+                    f"{label} and its bounds must all have a time zone, or all have none, but "
+                    f"{value!r} (data row {row + 1:,}) does not match the bounds"
+                )
+        elif not pd.isna(value):
+            raise ValueError(
+                f"{label} has bounds that are dates, but {value!r} (data row {row + 1:,}) is no "
+                "date; correct the value, or convert the column with pandas.to_datetime"
+            )
+    return ", UTC" if has_zone else ""
 
 
 def plan_columns(
@@ -145,10 +188,18 @@ def refuse_unlearnable(
     """Refuse columns whose bounds or categories are neither public nor learned."""
     unknown = [j for j, coder in enumerate(coders) if coder is None]
     timed = [j for j in unknown if _is_time(columns[j].dtype)]
+    timed += [
+        j
+        for j in unknown
+        if columns[j].dtype == object
+        and schema.keys[j] not in facts.discrete
+        and any(isinstance(value, _DATES) for value in columns[j])
+    ]
     if timed:
         names = [schema.keys[j] for j in timed]
         raise ValueError(
-            f"the bounds of dates and durations are not learned: give bounds of {names}, or leave "
+            f"the bounds of dates and durations are not learned: give bounds of {names}, such as "
+            "bounds={column: (datetime.date(2000, 1, 1), datetime.date(2030, 1, 1))}, or leave "
             "them out"
         )
     if unknown and not learn:

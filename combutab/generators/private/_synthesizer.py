@@ -46,6 +46,7 @@ from combutab.generators.private._domain import (
     is_discrete,
     learn_bounds,
     learn_categories,
+    parse_dates,
     plan_columns,
     refuse_unlearnable,
     refuse_unreadable,
@@ -68,6 +69,7 @@ from combutab.generators.private._mixture import (
 )
 from combutab.generators.sampling import FREE, DirectSampler, Encoded, Sampler
 from combutab.preprocessing import (
+    ColumnForm,
     ModeEncoder,
     Table,
     TableSchema,
@@ -110,6 +112,7 @@ class _PrivateTable:
     columns: Sequence[pd.Series]
     facts: PublicFacts
     max_rows: int  # of one person
+    forms: Sequence[ColumnForm]
     ledger: Ledger
 
 
@@ -142,9 +145,10 @@ class PrivateSynthesizer(
         Probability with which the guarantee may fail. Choose it well below one over the number of
         persons.
     bounds : mapping, optional
-        Column -> (low, high), for numbers, dates or durations. Values beyond are clipped. More than
-        two values are the edges of the bins: of whole numbers, (0, 18, 120) are the bins 0 to 17
-        and 18 to 120.
+        Column -> (low, high), for numbers, dates or durations. Values beyond are clipped. Columns
+        of ``datetime.date`` or ``datetime.datetime`` objects need bounds of these. More than two
+        values are the edges of the bins: of whole numbers, (0, 18, 120) are the bins 0 to 17 and 18
+        to 120.
     categories : mapping, optional
         Column -> list of its values. Rows with other values are counted together, and these values
         are not sampled. The categories of a pandas ``Categorical`` are treated as public, too. Use
@@ -295,6 +299,7 @@ class PrivateSynthesizer(
             identifiers,
             [] if isinstance(discrete_columns, str) else list(discrete_columns),
         )
+        columns, forms = parse_dates(schema, columns, facts)
         coders = plan_columns(schema, columns, facts)
         refuse_unlearnable(schema, columns, coders, facts, self.learn_domain > 0)
         if all(coder is not None and coder.is_identifier for coder in coders):
@@ -314,7 +319,7 @@ class PrivateSynthesizer(
             rows = bound_rows(persons, max_rows)
             columns = [column.iloc[rows] for column in columns]
         with torch.enable_grad():
-            self._fit(schema, columns, coders, facts, max_rows)
+            self._fit(schema, columns, coders, facts, max_rows, forms)
         return self
 
     def _check(self) -> None:
@@ -366,12 +371,13 @@ class PrivateSynthesizer(
         public_coders: Sequence[Coder | None],
         facts: PublicFacts,
         max_rows: int,
+        forms: Sequence[ColumnForm],
     ) -> None:
         learned = [j for j, c in enumerate(public_coders) if c is None or not c.is_identifier]
         unknown = [j for j, coder in enumerate(public_coders) if coder is None]
         discrete = [j for j in unknown if is_discrete(columns[j], schema.keys[j], facts)]
         ledger = Ledger(self.epsilon, self.delta, self.delta / 2 if discrete else 0.0)
-        table = _PrivateTable(schema, columns, facts, max_rows, ledger)
+        table = _PrivateTable(schema, columns, facts, max_rows, forms, ledger)
         n_rows = self._count_rows(table, learned, len(unknown))
         coders = self._learn_domain(table, public_coders, discrete, n_rows)
         codes = [row_codes(coders[j], columns[j], schema.label(j)) for j in learned]
@@ -620,7 +626,7 @@ class PrivateSynthesizer(
         identifiers = [coder for coder in coders if coder.is_identifier]
         schema = _text_no_wider(table.schema, coders).wide_enough(identifiers)
         encoder = ModeEncoder.of_columns(schema, coders)
-        self._set_encoder(encoder, Rules(self.constraints or (), encoder))
+        self._set_encoder(encoder, Rules(self.constraints or (), encoder, forms=table.forms))
         learned = [j for j, coder in enumerate(coders) if not coder.is_identifier]
         with torch.no_grad():
             parts = dict(zip(learned, fit.probabilities().split(fit.sizes, -1), strict=True))

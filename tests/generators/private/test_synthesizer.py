@@ -3,7 +3,7 @@
 import re
 import sys
 import warnings
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
@@ -499,10 +499,18 @@ UNUSUAL = {  # a column, an equal or unseen value that one more row has, and par
     "time zone": (
         objects(MOMENT, MOMENT + pd.Timedelta("1 day")),
         MOMENT.tz_convert("Europe/Berlin"),
-        {},
+        {"discrete_columns": ["v"]},
     ),
-    "unit": (objects(pd.Timestamp(0), pd.Timestamp(9)), pd.Timestamp(0).as_unit("s"), {}),
-    "datetime": (objects(MOMENT, MOMENT + pd.Timedelta("1 day")), MOMENT.to_pydatetime(), {}),
+    "unit": (
+        objects(pd.Timestamp(0), pd.Timestamp(9)),
+        pd.Timestamp(0).as_unit("s"),
+        {"discrete_columns": ["v"]},
+    ),
+    "datetime": (
+        objects(MOMENT, MOMENT + pd.Timedelta("1 day")),
+        MOMENT.to_pydatetime(),
+        {"discrete_columns": ["v"]},
+    ),
     "duration": (objects(pd.Timedelta("1h"), pd.Timedelta("2h")), timedelta(hours=1), {}),
     "text among numbers": (objects(0, 1), "n/a", {}),
     "number among texts": (objects("a", "b"), 7, {}),
@@ -579,8 +587,51 @@ def test_longest_text_of_array_is_not_revealed():
     assert model.sample(5).dtype == np.dtype("<U1")
 
 
-def test_bounds_of_date_objects_name_a_conversion():
-    days = pd.Series([date(2024, 1, day) for day in range(1, 11)], dtype=object)
-    synthesizer = PrivateSynthesizer(bounds={"day": (days.min(), days.max())}, random_state=0)
-    with pytest.raises(ValueError, match="to_datetime"):
-        synthesizer.fit(pd.DataFrame({"day": days}))
+DAYS = pd.Series([date(2024, 1, 1) + timedelta(i) for i in range(360)], dtype=object, name="day")
+YEARS = (date(2023, 12, 1), date(2025, 2, 1))
+
+
+@pytest.mark.parametrize(
+    ("days", "bounds", "kind"),
+    [
+        (DAYS, YEARS, date),
+        (DAYS.where(DAYS.index > 50), YEARS, date),
+        (DAYS.map(lambda day: datetime(day.year, day.month, day.day, 9)), YEARS, date),
+        (DAYS, (datetime(2023, 12, 1), datetime(2025, 2, 1)), datetime),
+        (
+            DAYS.map(lambda day: datetime(day.year, day.month, day.day, tzinfo=UTC)),
+            (datetime(2023, 12, 1, tzinfo=UTC), datetime(2025, 2, 1, tzinfo=UTC)),
+            datetime,
+        ),
+        (DAYS.where(DAYS.index > 0, date(9999, 12, 31)), YEARS, date),
+    ],
+)
+def test_date_objects_with_bounds(days, bounds, kind, tmp_path):
+    table = pd.DataFrame({"day": days.astype(object), "x": np.arange(360) % 7})
+    model = make(epsilon=20.0, bounds={"day": bounds, "x": (0, 6)}, categories=None, decimals=None)
+    model.fit(table).save(tmp_path / "m")
+    for fitted in (model, combutab.load(tmp_path / "m")):
+        rows = fitted.sample(400, random_state=0)["day"].dropna()
+        assert len(rows) > 300
+        assert {type(day) for day in rows} == {kind}
+        assert rows.between(*bounds).all()
+        assert rows.nunique() > 20
+
+
+@pytest.mark.parametrize(
+    ("days", "params", "says"),
+    [
+        (DAYS, {}, "give bounds of \\['day'\\]"),
+        (DAYS.where(DAYS.index > 0, "soon"), {}, "give bounds of \\['day'\\]"),
+        (DAYS.where(DAYS.index > 3, "soon"), {"bounds": {"day": YEARS}}, "'day' .* 'soon'"),
+        (
+            DAYS.map(lambda day: datetime(day.year, day.month, day.day, tzinfo=UTC)),
+            {"bounds": {"day": YEARS}},
+            "'day' and its bounds must all have a time zone",
+        ),
+    ],
+)
+def test_date_objects_are_never_lost(days, params, says, monkeypatch):
+    monkeypatch.setattr(_synthesizer, "Ledger", None)
+    with pytest.raises(ValueError, match=says):
+        PrivateSynthesizer(**params).fit(pd.DataFrame({"day": days.astype(object)}))
