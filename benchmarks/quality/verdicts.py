@@ -30,7 +30,7 @@ from scipy.stats import binomtest
 
 from benchmarks.common import Arguments, Experiment, Job, Page, Row, Study
 from combutab import TabFlow
-from combutab.reports._synthetic import _align_and_identify, _evaluate_privacy
+from combutab.reports import evaluate_synthetic
 
 SAFE = ("new rows", "independent columns", "TabFlow")
 COPIES = "5 % copies"
@@ -104,12 +104,8 @@ def measure(kind: str, size: int, seed: int) -> list[Row]:
     """The privacy verdict on one table."""
     with warnings.catch_warnings(action="ignore"):
         train, test, synthetic = make_tables(kind, size, seed)
-        # the privacy part of evaluate_synthetic
-        tables = {"real": train, "test": test, "synthetic": synthetic}
-        names = {role: role for role in tables}
-        columns, identifiers = _align_and_identify(tables, names, (), None, None, None)
-        options = {"categorical": (), "random_state": 0, "n_jobs": 1}
-        _, _, finding = _evaluate_privacy(columns, identifiers, options, None)
+        report = evaluate_synthetic(real_train=train, real_test=test, synthetic=synthetic)
+    finding = report.findings[2]
     return [{"level": finding.level, "sentence": finding.sentence}]
 
 

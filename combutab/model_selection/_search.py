@@ -101,7 +101,7 @@ class StackedGridSearchCV(GridSearchCV):
         self.scoring = _find_scorers(scoring, self.estimator, y)
         try:
             self._validate_params()
-            self.cv = check_cv(cv, y, classifier=is_classifier(self.estimator))
+            self.cv: Any = check_cv(cv, y, classifier=is_classifier(self.estimator))
             candidates = list(ParameterGrid(self.param_grid))
             splits = list(self.cv.split(X, y, groups))
             if y is not None:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binom, hypergeom
 
-ALPHA = 0.01  # significance level of each family of tests; see `find_copies`
+ALPHA = 0.005  # significance level of each of eight families of tests; see `find_copies`
 EXPLAINED = 0.05  # p-value from which on a difference between the two real tables is chance
 FEWEST_COPIES = 3  # repeated rows that are a clear sign where no real rows come near to being equal
 _CERTAIN, _MANY = 0.001, 3  # p-value and ratio from which rows of both tables are copied
