@@ -146,7 +146,11 @@ def write(page: Page, arguments: Arguments, rows: pd.DataFrame) -> None:
 
 ROWS = Experiment("quality_verdicts", SETTINGS, RESULTS, _jobs)
 TITLE = "Privacy verdicts on tables of known kinds"
-OPTIONS = {"tables": 10, "sizes": list(SIZES), "kinds": [*SAFE, *UNSAFE]}
+OPTIONS = {
+    "tables": 10,
+    "sizes": {"type": int, "nargs": "+", "default": [*SIZES]},
+    "kinds": (*SAFE, *UNSAFE),
+}
 STUDY = Study("benchmarks.quality.verdicts", TITLE, __doc__, [ROWS], write, OPTIONS)
 
 if __name__ == "__main__":
