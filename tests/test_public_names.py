@@ -20,7 +20,7 @@ combutab.datasets: Dataset FORMULAS TableError list_feynman list_openml load_fey
     make_flats make_formula parse_formula read_cells read_table split_target
 combutab.estimators: BaseMLP FitOutcome FitTask MLPClassifier MLPRegressor PackClassifier
     PackRegressor TabMClassifier TabMRegressor TableModule fit_stacked paper_recipe
-    refuse_text
+    refuse_text validate_parameters
 combutab.evaluation: ActivationStats AlignedTables CORRUPTIONS Corruption
     Interval METRICS Metric NemenyiResult PredictionScores Robustness Significance
     activation_stats align_tables bootstrap_interval compare_pairs

@@ -336,6 +336,6 @@ def _stream_rows(generator: Any, forms: FileFormat, n_rows: int, seed: int, out:
         try:
             with parquet_parts(out) as file:
                 writer = RowWriter(generator.rules_, file, partial(as_parquet, forms=forms))
-                generator.stream_rows(writer, n_rows, seed)
+                generator._stream_rows(writer, n_rows, seed)
         except OSError as error:
             raise cannot_write(out, error) from error

@@ -22,7 +22,7 @@ def parameter(default: Any, *allowed: object, concerns: str = "") -> Any:
     """Declare a parameter of a constructor as a field of a dataclass.
 
     ``allowed`` lists constraints of ``sklearn.utils._param_validation``. ``concerns`` is a topic by
-    which `DeclaredParameters.parameters_of` finds parameters.
+    which `DeclaredParameters._parameters_of` finds parameters.
     """
     return field(default=default, metadata={"allowed": list(allowed), "concerns": concerns})
 
@@ -43,7 +43,7 @@ class DeclaredParameters:
         cls._parameter_constraints = constraints
 
     @classmethod
-    def parameters_of(cls, topic: str) -> list[str]:
+    def _parameters_of(cls, topic: str) -> list[str]:
         """List the parameters that are declared with this topic, in their order.
 
         A subclass that only changes a default does not have to repeat the topic.

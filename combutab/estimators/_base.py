@@ -48,6 +48,7 @@ from combutab.core.world import broadcast, plain_parameters, sharing
 from combutab.estimators._fitted import (
     Fitted,
     Unfinished,
+    build_network,
     held_out_answers,
     unfinished,
 )
@@ -62,7 +63,7 @@ from combutab.estimators._jobs import (
     train_job,
     train_shared,
 )
-from combutab.estimators._parameters import AUTO_ROWS
+from combutab.estimators._parameters import AUTO_ROWS, validate_parameters
 from combutab.estimators._targets import Target, check_weights
 from combutab.nn import Member, MLPSpec, NetworkSpec
 from combutab.preprocessing import (
@@ -394,14 +395,14 @@ class BaseMLP(Fitted):
         self._validate(mode)
         optional = sample_weight is None, X_val is None, mode.is_new
         with sharing(partial(self._words, optional)), self._file(broadcast(checkpoint)) as file:
-            data = self.check_data(X, y, sample_weight, groups)
-            data = self.add_validation(data, X_val, y_val)
-            prepared = self.encode_data(data, self.split_rows(data, mode), mode)
-            job = self.make_job(prepared, mode)
+            data = check_data(self, X, y, sample_weight, groups)
+            data = add_validation(self, data, X_val, y_val)
+            prepared = encode_data(self, data, self._split_rows(data, mode), mode)
+            job = self._make_job(prepared, mode)
             attributes = partial(self._fitted_attributes, job, is_new=mode.is_new)
             with epoch_tasks(self, job, attributes, X, y, sample_weight) as tasks:
                 results = train_shared(job, [*self._all_callbacks(), *tasks], file=file)
-                self.keep_results(job, results, mode)
+                self._keep_results(job, results, mode)
             if hasattr(self, "oof_folds_"):
                 self.oof_n_repeated_ = prepared.count_repeated_rows(X, y)
         self.network()  # the first prediction does not build it
@@ -439,56 +440,7 @@ class BaseMLP(Fitted):
 
     # ---- the steps of fit: check, split, encode ----------------------------------------------
 
-    def check_data(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        groups: Any = None,
-        owner: BaseEstimator | None = None,
-    ) -> FitData:
-        """Check the table, the targets, the weights and the groups.
-
-        ``owner`` is the estimator that error messages name, by default this one.
-        """
-        guard_forks()
-        owner = self if owner is None else owner
-        y = as_numpy(y, "y")
-        X = _checked_table(as_numpy(X), y, type(owner).__name__)
-        n_rows = _num_samples(X)
-        codes = group_codes(as_numpy(groups, "groups"), n_rows)
-        weight, rows = None, np.arange(n_rows)
-        if sample_weight is not None:
-            weight = _checked_weight(as_numpy(sample_weight, "sample_weight"), n_rows)
-            rows = np.flatnonzero(weight)
-        targets = self._checked_target(_select_rows(y, rows), "y", owner)
-        return FitData(X, y, weight, codes, rows, targets, self._labels(targets), owner)
-
-    def add_validation(self, data: FitData, X_val: Any, y_val: Any) -> FitData:
-        """Check ``X_val`` and ``y_val``, if there are any, and add them to the data."""
-        if X_val is None and y_val is None:
-            return data
-        if X_val is None or y_val is None:
-            raise ValueError(
-                f"X_val and y_val go together, got only {'y_val' if X_val is None else 'X_val'}"
-            )
-        if self.solver == "lbfgs":
-            raise ValueError("solver='lbfgs' takes no X_val and y_val: it does not stop early")
-        if self.bagging is not None:
-            raise ValueError(
-                f"bagging={self.bagging!r} takes no X_val and y_val: each member validates on a "
-                "fold of its own; set bagging=None"
-            )
-        if self.validation_split is not None:
-            raise ValueError(
-                "X_val and validation_split do not go together; set validation_split=None"
-            )
-        y_val = as_numpy(y_val, "y_val")
-        X_val = _checked_table(as_numpy(X_val), y_val, type(data.owner).__name__)
-        targets = self._checked_target(y_val, "y_val", data.owner)
-        return replace(data, X_val=X_val, targets_val=targets)
-
-    def split_rows(
+    def _split_rows(
         self, data: FitData, mode: FitMode = NEW_FIT, min_rows: int = AUTO_ROWS
     ) -> Sequence[Split]:
         """Split the used rows as the parameters say; no split if all rows train.
@@ -559,37 +511,10 @@ class BaseMLP(Fitted):
         check_folds(f"bagging='cv', {n_members=}", n_members, labels, groups)
         return shuffled_folds(n_members, n_rows, labels, groups, seed % (1 << 32))
 
-    def prepare(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Prepared:
+    def _prepare(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Prepared:
         """Check, split and encode the data of a new fit without ``X_val``."""
-        data = self.check_data(X, y, sample_weight, groups)
-        return self.encode_data(data, self.split_rows(data))
-
-    def encode_data(
-        self, data: FitData, splits: Sequence[Split] = (), mode: FitMode = NEW_FIT
-    ) -> Prepared:
-        """Encode the table and the targets, with the training rows of any split first.
-
-        A new encoding, the scale of the target and balanced class weights are learned from these
-        rows.
-        """
-        order = RowOrder.of_splits(splits, len(data.rows))
-        if data.targets_val is not None:  # rows of X_val come last
-            val = np.arange(order.n_train, order.n_train + len(data.targets_val))
-            order = replace(order, splits=[(order.order, val)])
-        encoded = self._encode_target(data, order, mode)
-        encoder, tables = self._encode_tables(data, order, mode)
-        dtype = Precision(self.precision).dtype
-        rows = encoded_rows(tables, encoded.y, encoded.weight, dtype)
-        out_of_fold = None
-        # an earlier fit may have trained on the validation rows of a single split
-        if splits and (mode.is_new or len(splits) > 1):
-            rows_given = data.rows[order.order]
-            groups = None if data.groups is None else data.groups[rows_given]
-            out_of_fold = OutOfFold(rows_given, _num_samples(data.X), len(splits) == 1, groups)
-        positions: Sequence[tuple[Tensor, Tensor | None]] = [
-            (torch.from_numpy(train), torch.from_numpy(val)) for train, val in order.splits
-        ] or [(torch.arange(order.n_train), None)]
-        return Prepared(rows, positions, encoder, encoded.target, None, out_of_fold)
+        data = check_data(self, X, y, sample_weight, groups)
+        return encode_data(self, data, self._split_rows(data))
 
     def _encode_target(self, data: FitData, order: RowOrder, mode: FitMode) -> EncodedTarget:
         """Learn and encode the target, and compute the weights of the rows."""
@@ -632,10 +557,10 @@ class BaseMLP(Fitted):
                 tables.append(encoder.encode(X_val, owner=owner, fitted=data.X_val is None))
         return encoder, tables
 
-    def encoding_key(self) -> str:
+    def _encoding_key(self) -> str:
         """Return a key that is equal for estimators that encode data in the same way."""
         values = self.make_encoder().get_params(deep=False)
-        names = (*self.parameters_of("data"), *self.parameters_of("target"))
+        names = (*self._parameters_of("data"), *self._parameters_of("target"))
         values |= {name: getattr(self, name) for name in names}
         if self.bagging is not None or self.n_members == "auto":
             values["n_members"] = self.n_members
@@ -647,7 +572,7 @@ class BaseMLP(Fitted):
 
     # ---- the steps of fit: networks, training, results ---------------------------------------
 
-    def make_job(self, prepared: Prepared, mode: FitMode = NEW_FIT) -> Job:
+    def _make_job(self, prepared: Prepared, mode: FitMode = NEW_FIT) -> Job:
         """Build the training job: the stack of networks, the encoded data, and the settings."""
         self._adopt(prepared.encoder, prepared.target)
         if mode.is_new:
@@ -752,7 +677,7 @@ class BaseMLP(Fitted):
             for progress in self._progress
         ]
 
-    def keep_results(
+    def _keep_results(
         self,
         job: Job,
         results: Sequence[MemberResult],
@@ -788,13 +713,12 @@ class BaseMLP(Fitted):
                 self._check_answers(job, results)
         return self
 
-    def become(self, job: Job, results: Sequence[MemberResult], factor: float = 1.0) -> None:
-        """Make this the fitted estimator of given networks, with raw outputs times ``factor``."""
+    def _set_networks(self, job: Job, results: Sequence[MemberResult], factor: float) -> None:
         self.n_members = len(job.members)
         self._spec, self._architecture = job.spec, self._architecture_parameters()
         self.__dict__.update(self._fitted_attributes(job, results, is_new=True))
         if factor != 1:
-            net = self.built_network()
+            net = build_network(self)
             for i in range(self.n_members):
                 net.scale_outputs(i, factor)
                 self._states[i] = {n: v.cpu().numpy() for n, v in net.member_state(i).items()}
@@ -839,11 +763,11 @@ class BaseMLP(Fitted):
             raise ValueError("partial_fit does not support early_stopping=True")
         mode = FitMode(not self.__sklearn_is_fitted__(), partial=True, classes=classes)
         self._validate(mode)
-        prepared = self.encode_data(self.check_data(X, y, sample_weight), mode=mode)
-        job = self.make_job(prepared, mode)
+        prepared = encode_data(self, check_data(self, X, y, sample_weight), mode=mode)
+        job = self._make_job(prepared, mode)
         results = train_job(job, self._all_callbacks())
         n_iter = 0 if mode.is_new else int(getattr(self, "n_iter_", 0))
-        self.keep_results(job, results, mode)
+        self._keep_results(job, results, mode)
         self.n_iter_ = n_iter + 1
         return self
 
@@ -858,3 +782,130 @@ class BaseMLP(Fitted):
                 "all rows."
             )
         return True
+
+
+# ---- Steps of a fit that packs and `fit_stacked` share ------------------------------------------
+
+
+def check_data(
+    estimator: BaseMLP,
+    X: Any,
+    y: Any,
+    sample_weight: Any = None,
+    groups: Any = None,
+    owner: BaseEstimator | None = None,
+) -> FitData:
+    """Check the table, the targets, the weights and the groups.
+
+    ``owner`` is the estimator that error messages name, by default ``estimator``.
+    """
+    guard_forks()
+    owner = estimator if owner is None else owner
+    y = as_numpy(y, "y")
+    X = _checked_table(as_numpy(X), y, type(owner).__name__)
+    n_rows = _num_samples(X)
+    codes = group_codes(as_numpy(groups, "groups"), n_rows)
+    weight, rows = None, np.arange(n_rows)
+    if sample_weight is not None:
+        weight = _checked_weight(as_numpy(sample_weight, "sample_weight"), n_rows)
+        rows = np.flatnonzero(weight)
+    targets = estimator._checked_target(_select_rows(y, rows), "y", owner)
+    return FitData(X, y, weight, codes, rows, targets, estimator._labels(targets), owner)
+
+
+def add_validation(estimator: BaseMLP, data: FitData, X_val: Any, y_val: Any) -> FitData:
+    """Check ``X_val`` and ``y_val``, if there are any, and add them to the data."""
+    if X_val is None and y_val is None:
+        return data
+    if X_val is None or y_val is None:
+        raise ValueError(
+            f"X_val and y_val go together, got only {'y_val' if X_val is None else 'X_val'}"
+        )
+    if estimator.solver == "lbfgs":
+        raise ValueError("solver='lbfgs' takes no X_val and y_val: it does not stop early")
+    if estimator.bagging is not None:
+        raise ValueError(
+            f"bagging={estimator.bagging!r} takes no X_val and y_val: each member validates on a "
+            "fold of its own; set bagging=None"
+        )
+    if estimator.validation_split is not None:
+        raise ValueError("X_val and validation_split do not go together; set validation_split=None")
+    y_val = as_numpy(y_val, "y_val")
+    X_val = _checked_table(as_numpy(X_val), y_val, type(data.owner).__name__)
+    targets = estimator._checked_target(y_val, "y_val", data.owner)
+    return replace(data, X_val=X_val, targets_val=targets)
+
+
+def encode_data(
+    estimator: BaseMLP, data: FitData, splits: Sequence[Split] = (), mode: FitMode = NEW_FIT
+) -> Prepared:
+    """Encode the table and the targets, with the training rows of any split first.
+
+    A new encoding, the scale of the target and balanced class weights are learned from these
+    rows.
+    """
+    order = RowOrder.of_splits(splits, len(data.rows))
+    if data.targets_val is not None:  # rows of X_val come last
+        val = np.arange(order.n_train, order.n_train + len(data.targets_val))
+        order = replace(order, splits=[(order.order, val)])
+    encoded = estimator._encode_target(data, order, mode)
+    encoder, tables = estimator._encode_tables(data, order, mode)
+    dtype = Precision(estimator.precision).dtype
+    rows = encoded_rows(tables, encoded.y, encoded.weight, dtype)
+    out_of_fold = None
+    # an earlier fit may have trained on the validation rows of a single split
+    if splits and (mode.is_new or len(splits) > 1):
+        rows_given = data.rows[order.order]
+        groups = None if data.groups is None else data.groups[rows_given]
+        out_of_fold = OutOfFold(rows_given, _num_samples(data.X), len(splits) == 1, groups)
+    positions: Sequence[tuple[Tensor, Tensor | None]] = [
+        (torch.from_numpy(train), torch.from_numpy(val)) for train, val in order.splits
+    ] or [(torch.arange(order.n_train), None)]
+    return Prepared(rows, positions, encoder, encoded.target, None, out_of_fold)
+
+
+@dataclass(frozen=True)
+class FitTask:
+    """One fit for `fit_stacked`: an unfitted estimator, which is fitted in place, and its data.
+
+    ``data_key`` is equal for tasks with the same rows, such as the number of the fold. Their table
+    is then encoded once for all estimators with the same encoding parameters.
+    """
+
+    estimator: BaseMLP
+    X: Any
+    y: Any
+    data_key: object
+    sample_weight: Any = None
+    groups: Any = None
+
+
+def prepare_job(task: FitTask, encoded: dict[object, Prepared]) -> Job:
+    """Make the training job of a task; ``encoded`` caches encoded tables for other tasks."""
+    estimator = validate_parameters(task.estimator)
+    key = (task.data_key, type(estimator), estimator._encoding_key())
+    if key not in encoded:
+        encoded[key] = estimator._prepare(task.X, task.y, task.sample_weight, task.groups)
+    return estimator._make_job(encoded[key])
+
+
+def keep_results(
+    estimator: BaseMLP, job: Job, results: Sequence[MemberResult], notes: list[Unfinished]
+) -> None:
+    """Store the results of a training in an estimator, and append its warnings to ``notes``."""
+    estimator._keep_results(job, results, collected=notes)
+
+
+def set_networks(
+    estimator: BaseMLP, job: Job, results: Sequence[MemberResult], factor: float
+) -> None:
+    """Store trained networks in an estimator, with their raw outputs multiplied by ``factor``."""
+    estimator._set_networks(job, results, factor)
+
+
+def fold_job(estimator: BaseMLP, prepared: Prepared, fold: int) -> Job:
+    """Make the training job of an estimator on one fold."""
+    prepared = replace(prepared, splits=(prepared.splits[fold],), out_of_fold=None)
+    with warnings.catch_warnings():  # a batch can have fewer rows in a small fold
+        warnings.filterwarnings("ignore", "Got `batch_size`")
+        return estimator._make_job(prepared)

@@ -403,7 +403,7 @@ class Exports(BaseEstimator):
         check_is_fitted(self)
         return self._exported(None).eval()
 
-    def to_onnx(self, path: str | os.PathLike[str] | None = None) -> onnx.ModelProto:
+    def to_onnx(self, path: str | os.PathLike[str] | None = None) -> onnx.ModelProto | None:
         """Convert the fitted estimator, including its encoding, to an ONNX model.
 
         Parameters
@@ -413,20 +413,20 @@ class Exports(BaseEstimator):
 
         Returns
         -------
-        onnx.ModelProto
-            The model. It has one input per column, with the name of the column and the shape
-            (n, 1). Numbers are float64, with NaN for missing values. Dates and durations are int64,
-            as ``astype("int64")`` makes them of a column with the dtype in ``fit``: counts since
-            1970-01-01 UTC, and counts of time, in the unit that the metadata name ("s", "ms", "us"
-            or "ns"), with -2**63 for missing values, as NaT has. Dates of another unit raise an
-            error in the runtime, whose message names the column. Categories are text, with "" for
-            missing values (float64 if all known categories are numbers). Text must match exactly:
-            unlike in ``predict``, "1.0" is not the category 1, and "2024-01-01" is not the category
-            "2024-01-01 00:00:00". A column that held dates as text in ``fit`` takes dates,
-            not text. Columns without names are "x0", "x1", ...; if all of these are numbers, there
-            is one input "X" of shape (n, n_features). The outputs are those of skl2onnx: "label",
-            (n,), and "probabilities", (n, n_classes), for a classifier, and "variable",
-            (n, n_outputs), for a regressor.
+        onnx.ModelProto or None
+            The model; None if it is written to ``path``. It has one input per column, with the name
+            of the column and the shape (n, 1). Numbers are float64, with NaN for missing values.
+            Dates and durations are int64, as ``astype("int64")`` makes them of a column with the
+            dtype in ``fit``: counts since 1970-01-01 UTC, and counts of time, in the unit that the
+            metadata name ("s", "ms", "us" or "ns"), with -2**63 for missing values, as NaT has.
+            Dates of another unit raise an error in the runtime, whose message names the column.
+            Categories are text, with "" for missing values (float64 if all known categories are
+            numbers). Text must match exactly: unlike in ``predict``, "1.0" is not the category 1,
+            and "2024-01-01" is not the category "2024-01-01 00:00:00". A column that held dates as
+            text in ``fit`` takes dates, not text. Columns without names are "x0", "x1", ...; if all
+            of these are numbers, there is one input "X" of shape (n, n_features). The outputs are
+            those of skl2onnx: "label", (n,), and "probabilities", (n, n_classes), for a classifier,
+            and "variable", (n, n_outputs), for a regressor.
 
         Raises
         ------
@@ -465,9 +465,10 @@ class Exports(BaseEstimator):
         classes = getattr(self, "classes_", None)
         with nullcontext() if path is None else whole_file(path) as file:
             model = make_onnx(self._exported(torch.float32).eval(), type(self).__name__, classes)
-            if file is not None:
-                file.write_bytes(model.SerializeToString())
-        return model
+            if file is None:
+                return model
+            file.write_bytes(model.SerializeToString())
+        return None
 
 
 _OWN = "combutab/"  # what names within the graph begin with, and no input does

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -368,12 +367,6 @@ class Fitted(LearnedTable, Parameters, Exports, Loadable):
             attributes |= {"n_iter_": first.epochs, "loss_": first.best_loss}
         return attributes
 
-    def with_outputs(self, raw: Tensor) -> Self:
-        """A copy that predicts by these raw outputs, whatever rows it is shown."""
-        copied = copy.copy(self)
-        copied._given_outputs, copied._states = raw, []
-        return copied
-
     # skops.io takes arrays and our own types, and no frame of pandas
     def __getstate__(self) -> dict[str, Any]:
         state = {**super().__getstate__(), "_network": None}
@@ -391,25 +384,11 @@ class Fitted(LearnedTable, Parameters, Exports, Loadable):
         """The members as one stack, built from their saved states when first needed."""
         device = resolve_device(self.device)
         if self._network is None or self._network.device != device:
-            self._network = self.built_network(device)
+            self._network = build_network(self, device)
         return self._network
 
-    def built_network(
-        self, device: torch.device | str = "cpu", dtype: torch.dtype | None = None
-    ) -> TableNetwork:
-        """The members as a new stack, of their saved states, for predictions."""
-        activations, precision = self._trained
-        net = self._spec.build(
-            [Member(0, activation, drawn=False) for activation in activations],
-            dtype=dtype or Precision(precision).dtype,
-            device=device,
-        )
-        for i, state in enumerate(self._states):
-            net.load_member(i, {n: torch.from_numpy(v) for n, v in state.items()})
-        return net.eval()
-
     def _exported(self, dtype: torch.dtype | None) -> TableModule:
-        net = self.built_network(dtype=dtype).unflatten()
+        net = build_network(self, dtype=dtype).unflatten()
         return TableModule(self.encoder_, [net], Answer(self.target_))
 
     def _raw(self, X: Any) -> Tensor:
@@ -418,27 +397,7 @@ class Fitted(LearnedTable, Parameters, Exports, Loadable):
         if self._given_outputs is not None:
             return self._given_outputs
         guard_forks()
-        return self.raw_outputs(self.encoder_.encode(X, owner=self))
-
-    @torch.inference_mode()
-    def raw_outputs(self, table: EncodedTable) -> Tensor:
-        """Raw outputs of encoded rows, float64 whatever the network computes in."""
-        net = self.network()
-        context = Precision(self._trained[1]).context(net.device)
-        units = self._spec.peak_units * net.n_members
-        chunk = _PREDICT_UNITS // units // _MIN_ROWS * _MIN_ROWS or _MIN_ROWS
-        n_rows = len(table.dense)
-        n_full = n_rows // chunk * chunk  # of these rows no copy is made
-        parts = []
-        flops = 2.0 * min(chunk, n_rows) * net.n_heads * net.flat.values.numel()
-        with limit_threads(network_threads(flops)):
-            for dense, codes in (
-                (torch.from_numpy(table.dense[:n_full]), torch.from_numpy(table.codes[:n_full])),
-                (_padded(table.dense[n_full:]), _padded(table.codes[n_full:])),
-            ):
-                if len(dense):
-                    parts.append(net.predict(dense.to(net.dtype), codes, chunk, context).cpu())
-        return torch.cat(parts, 1)[:, :n_rows].double()
+        return raw_outputs(self, self.encoder_.encode(X, owner=self))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to one file (safetensors with JSON in its header).
@@ -577,3 +536,39 @@ def _padded(array: np.ndarray) -> Tensor:
     if missing:
         array = np.concatenate([array, np.repeat(array[-1:], missing, axis=0)])
     return torch.from_numpy(array)
+
+
+def build_network(
+    estimator: Fitted, device: torch.device | str = "cpu", dtype: torch.dtype | None = None
+) -> TableNetwork:
+    """Build the members as a new stack for predictions, with the weights of their saved states."""
+    activations, precision = estimator._trained
+    net = estimator._spec.build(
+        [Member(0, activation, drawn=False) for activation in activations],
+        dtype=dtype or Precision(precision).dtype,
+        device=device,
+    )
+    for i, state in enumerate(estimator._states):
+        net.load_member(i, {n: torch.from_numpy(v) for n, v in state.items()})
+    return net.eval()
+
+
+@torch.inference_mode()
+def raw_outputs(estimator: Fitted, table: EncodedTable) -> Tensor:
+    """Raw outputs of encoded rows, float64 whatever the network computes in."""
+    net = estimator.network()
+    context = Precision(estimator._trained[1]).context(net.device)
+    units = estimator._spec.peak_units * net.n_members
+    chunk = _PREDICT_UNITS // units // _MIN_ROWS * _MIN_ROWS or _MIN_ROWS
+    n_rows = len(table.dense)
+    n_full = n_rows // chunk * chunk  # of these rows no copy is made
+    parts = []
+    flops = 2.0 * min(chunk, n_rows) * net.n_heads * net.flat.values.numel()
+    with limit_threads(network_threads(flops)):
+        for dense, codes in (
+            (torch.from_numpy(table.dense[:n_full]), torch.from_numpy(table.codes[:n_full])),
+            (_padded(table.dense[n_full:]), _padded(table.codes[n_full:])),
+        ):
+            if len(dense):
+                parts.append(net.predict(dense.to(net.dtype), codes, chunk, context).cpu())
+    return torch.cat(parts, 1)[:, :n_rows].double()

@@ -397,7 +397,8 @@ def _score_outputs(
     rows, more = np.zeros((raw.shape[1], 1)), {}
     if weight is not None:
         more["sample_weight"] = weight.cpu().numpy().astype(np.float64)
-    fitted = estimator.with_outputs(raw.cpu().double())
+    fitted = copy.copy(estimator)  # predicts these raw outputs for any rows
+    vars(fitted).update(_given_outputs=raw.cpu().double(), _states=[])
     try:
         return float(scorer(fitted, rows, target.decode(y.cpu().numpy()), **more))
     except (ValueError, AttributeError, TypeError) as error:

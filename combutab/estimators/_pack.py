@@ -57,12 +57,15 @@ from combutab.estimators._base import (
     N_PARTS_SCORER,
     BaseMLP,
     FitData,
+    add_validation,
+    check_data,
+    encode_data,
 )
 from combutab.estimators._boosting import Trees
 from combutab.estimators._classifier import CLASS_WEIGHT, ClassPredictions, MLPClassifier
 from combutab.estimators._docs import document
 from combutab.estimators._export import Exports, TableModule
-from combutab.estimators._fitted import LearnedTable
+from combutab.estimators._fitted import LearnedTable, build_network, raw_outputs
 from combutab.estimators._jobs import OutOfFold, Scorer, output_scorer
 from combutab.estimators._pack_training import (
     BOOSTING,
@@ -84,6 +87,7 @@ from combutab.estimators._parameters import (
     DATE_FEATURES,
     TEXT_FEATURES,
     check_scorer,
+    validate_parameters,
 )
 from combutab.estimators._regressor import LOSSES, MLPRegressor, NumberPredictions
 from combutab.estimators._targets import Answer
@@ -336,9 +340,9 @@ class BasePack(_Kept):
                 raise ValueError(f"X_val and cv={self.cv!r} do not go together; use cv=None")
             self.__dict__.pop("_groups", None)
             encoder = self._encoding(seed)
-            data = encoder.check_data(X, y, sample_weight, groups, owner=self)
-            data = encoder.add_validation(data, X_val, y_val)
-            prepared = encoder.encode_data(data, self._split_rows(data, encoder, seed))
+            data = check_data(encoder, X, y, sample_weight, groups, owner=self)
+            data = add_validation(encoder, data, X_val, y_val)
+            prepared = encode_data(encoder, data, self._split_rows(data, encoder, seed))
             of_rows = prepared.out_of_fold
             n_parts = N_PARTS if self.scoring is None else N_PARTS_SCORER
             members = make_members(estimators, prepared, n_parts)
@@ -383,7 +387,7 @@ class BasePack(_Kept):
         if data.X_val is not None:
             return []
         if self.cv is None or (isinstance(self.cv, str) and self.n_members == 1):
-            return encoder.split_rows(data, min_rows=MIN_ROWS)
+            return encoder._split_rows(data, min_rows=MIN_ROWS)
         n_rows, labels, groups = len(data.rows), data.labels, data.used_groups
         if isinstance(self.cv, str):
             n_folds = auto_folds(self.n_members, n_rows)
@@ -490,7 +494,7 @@ class BasePack(_Kept):
         """A member that is made with these, unless ``member_params`` says otherwise."""
         self._check_member_params()
         parameters = {**self._shared(), **(settings or {}), **(self.member_params or {})}
-        return self._member_class(**parameters).checked()
+        return validate_parameters(self._member_class(**parameters))
 
     def _keep(
         self,
@@ -552,12 +556,12 @@ class BasePack(_Kept):
         table = self.encoder_.encode(X, owner=self)
         for group in self._groups:
             group.device = self.device  # set_params may have changed it
-        raws = [group.raw_outputs(table) for group in self._groups]
+        raws = [raw_outputs(group, table) for group in self._groups]
         raws += [trees.predict(table.dense, table.codes)[None] for trees in self._trees]
         return torch.cat(raws)[self._selected]
 
     def _exported(self, dtype: torch.dtype | None) -> TableModule:
-        networks = [group.built_network(dtype=dtype).unflatten() for group in self._groups]
+        networks = [build_network(group, dtype=dtype).unflatten() for group in self._groups]
         trees = copy.deepcopy(self._trees)  # the module's own, which may be moved
         return TableModule(self.encoder_, networks, Answer(self.target_), self._selected, trees)
 

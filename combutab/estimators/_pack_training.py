@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import time
-import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -22,7 +21,7 @@ from torch import Tensor
 from combutab.core.parallel import Failed, on_worker
 from combutab.core.rng import Stream, fold_in
 from combutab.core.world import Ranks, current
-from combutab.estimators._base import BaseMLP, Prepared
+from combutab.estimators._base import BaseMLP, Prepared, fold_job, set_networks
 from combutab.estimators._boosting import SETTINGS, Trees, boost, can_boost, has_stopped
 from combutab.estimators._jobs import (
     Job,
@@ -317,9 +316,7 @@ def make_members(
     for i, estimator in enumerate(estimators):
         fold = i % len(prepared.splits)
         train, val = prepared.splits[fold]
-        with warnings.catch_warnings():  # a batch can have fewer rows in a small fold
-            warnings.filterwarnings("ignore", "Got `batch_size`")
-            job = estimator.make_job(replace(prepared, splits=((train, val),), out_of_fold=None))
+        job = fold_job(estimator, prepared, fold)
         parts = None
         if prepared.out_of_fold is not None and val is not None:
             parts = prepared.out_of_fold.parts(prepared.rows.y, train, val, n_parts)
@@ -939,7 +936,8 @@ def make_groups(
             results.append(member.history.result(snapshot, n_train))
         first = members[keys[0].number]
         networks = tuple(members[key.number].job.members[0] for key in keys)
-        first.estimator.become(replace(first.job, members=networks), results, chosen.factor)
+        job = replace(first.job, members=networks)
+        set_networks(first.estimator, job, results, chosen.factor)
         groups.append(first.estimator)
         selected += [n_before + i for i, key in enumerate(keys) for _ in range(chosen.counts[key])]
         n_before += len(keys)

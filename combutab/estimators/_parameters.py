@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from types import MappingProxyType
-from typing import Any, Literal, Self
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, RealNotInt, St
 
 from combutab.constructions import ConstructedNetwork
 from combutab.core.device import PRECISIONS, Precision, resolve_device
+from combutab.core.files import check_parameters
 from combutab.core.html import FittedHTML
 from combutab.core.parameters import (
     COUNT,
@@ -188,6 +189,9 @@ class _Positional(
         "hidden_layer_sizes": [StrOptions({"auto", "paper"}), "array-like", COUNT],
         "activation": [str, callable],
     }
+
+
+ParametersT = TypeVar("ParametersT", bound="Parameters")
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -444,12 +448,6 @@ class Parameters(_Positional):
     def _loss(self) -> Loss:
         """The loss of the fitted target."""
 
-    def checked(self) -> Self:
-        """The estimator itself, once all its parameters are checked; ValueError if one is wrong."""
-        self._validate_params()
-        self._check_parameters()
-        return self
-
     def _check_parameters(self) -> None:
         """Check what scikit-learn's validation cannot see, before any work on the data."""
         resolve_device(self.device)
@@ -500,7 +498,7 @@ class Parameters(_Positional):
 
     def _architecture_parameters(self) -> dict[str, Any]:
         """The parameters that a warm start cannot change: all that do not concern the training."""
-        changeable = {*self.parameters_of("training"), *self.parameters_of("data")}
+        changeable = {*self._parameters_of("training"), *self._parameters_of("data")}
         return {
             name: comparable_parameter(value, name)
             for name, value in self.get_params(deep=False).items()
@@ -603,6 +601,16 @@ def check_scorer(estimator: BaseEstimator, name: str, scoring: Any) -> None:
         scorer_name(scoring, task)
     except ValueError as error:
         raise ValueError(f"{name}={scoring!r} cannot score a model of {task}: {error}") from None
+
+
+def validate_parameters(estimator: ParametersT) -> ParametersT:
+    """Check all parameters of an unfitted estimator, and return the estimator.
+
+    Raises ``ValueError`` if a parameter has a wrong value.
+    """
+    check_parameters(estimator)
+    estimator._check_parameters()
+    return estimator
 
 
 def check_rate_factors(factors: Mapping[str, float]) -> None:

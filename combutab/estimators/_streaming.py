@@ -533,7 +533,7 @@ class StreamedMLP(BaseMLP):
         plan = MemoryPlan(n_read, 1, n_train)  # until the network is known
         stream = ParquetRows(source, self, *learned, learner, n_train, plan)
         val = torch.arange(n_val) if n_val else None
-        job = self.make_job(
+        job = self._make_job(
             Prepared(stream.validation(n_val), ((torch.arange(0), val),), *learned, stream)
         )
         costs = replace(costs, encoded=stream.row_bytes)
@@ -548,7 +548,7 @@ class StreamedMLP(BaseMLP):
             with epoch_tasks(self, job, attributes, streamed=True) as tasks:
                 callbacks = [*self._all_callbacks(), *tasks]
                 results = train_shared(job, callbacks, stream=stream, tables=tables)
-                return self.keep_results(job, results)
+                return self._keep_results(job, results)
         finally:
             stream.close()
 

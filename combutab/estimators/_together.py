@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from combutab.core.parallel import BrokenBackend, Failed, OtherVersions, on_cluster
-from combutab.estimators._base import BaseMLP, Prepared
+from combutab.estimators._base import FitTask, Prepared, keep_results, prepare_job
 from combutab.estimators._fitted import Unfinished
 from combutab.estimators._jobs import (
     Job,
@@ -31,22 +31,6 @@ class FitOutcome:
 
     seconds: float
     error: Exception | None = None
-
-
-@dataclass(frozen=True)
-class FitTask:
-    """One fit for `fit_stacked`: an unfitted estimator, which is fitted in place, and its data.
-
-    ``data_key`` is equal for tasks with the same rows, such as the number of the fold. Their table
-    is then encoded once for all estimators with the same encoding parameters.
-    """
-
-    estimator: BaseMLP
-    X: Any
-    y: Any
-    data_key: object
-    sample_weight: Any = None
-    groups: Any = None
 
 
 def fit_stacked(
@@ -104,7 +88,7 @@ def fit_stacked(
     for i, task in enumerate(tasks):
         started = time.perf_counter()
         try:
-            jobs.append(_prepare(task, encoded))
+            jobs.append(prepare_job(task, encoded))
             owners.append(i)
         except Exception as error:  # the caller decides: it is in the outcome
             outcomes[i].error = error
@@ -127,7 +111,7 @@ def fit_stacked(
                     outcomes[i].error = result
                     continue
                 try:
-                    tasks[i].estimator.keep_results(jobs[j], result, collected=notes)
+                    keep_results(tasks[i].estimator, jobs[j], result, notes)
                 except ValueError as error:  # it diverged
                     outcomes[i].error = error
                 warned.extend((i, note) for note in notes if i not in skip)
@@ -251,11 +235,3 @@ def _job_results(
     failed = {j: error for j, error in errors.items() if j not in done}
     if failed:
         yield dict(failed)
-
-
-def _prepare(task: FitTask, encoded: dict[object, Prepared]) -> Job:
-    estimator = task.estimator.checked()
-    key = (task.data_key, type(estimator), estimator.encoding_key())
-    if key not in encoded:
-        encoded[key] = estimator.prepare(task.X, task.y, task.sample_weight, task.groups)
-    return estimator.make_job(encoded[key])

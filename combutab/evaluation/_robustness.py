@@ -394,6 +394,9 @@ class Robustness:
     summary: pd.DataFrame
     scoring: str
 
+    def __repr__(self) -> str:
+        return f"Robustness: {self.scoring}\n{self.summary}"
+
 
 def robustness(
     estimator: Any,

@@ -228,7 +228,7 @@ class BaseGenerator(
     def _all_widths(self) -> list[tuple[int, ...]]:
         """The hidden widths of each network."""
         all_widths = []
-        for name in self.parameters_of("width"):
+        for name in self._parameters_of("width"):
             widths = list(getattr(self, name))
             if any(not isinstance(w, Integral) or isinstance(w, bool) or w < 1 for w in widths):
                 raise ValueError(
@@ -478,7 +478,7 @@ class BaseGenerator(
         with _shared_fit([self]):
             deadline = time.perf_counter() + parse_seconds(self.max_time)
             path = broadcast(checkpoint)
-            file = None if path is None else Checkpoint(path, self, free=self.parameters_of("run"))
+            file = None if path is None else Checkpoint(path, self, free=self._parameters_of("run"))
             seed = seed_from(self.random_state) if file is None else file.seed
             table = self._encode_table(X, discrete_columns, seed, self.n_members)
             n_epochs = 0 if table.rows is None else self._n_epochs(len(table.rows))
@@ -613,7 +613,7 @@ class BaseGenerator(
         common = {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in self.get_params(deep=False).items()
-            if name not in ("activation", "n_members", *self.parameters_of("rate"))
+            if name not in ("activation", "n_members", *self._parameters_of("rate"))
         }
         with np.printoptions(threshold=sys.maxsize, floatmode="unique"):  # all of an array
             return f"{type(self)} {common}"
@@ -785,7 +785,7 @@ class BaseGenerator(
         layers = fitted._linear_shapes(spans) if spans.n_spans else {}
         for state in self._states:
             check_layers(state, layers)
-        sampler = self.sampler()
+        sampler = self._sampler()
         if sampler.network is not None:
             for i, state in enumerate(self._states):
                 check_state(state, sampler.network.member_state(i))

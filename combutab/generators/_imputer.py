@@ -22,8 +22,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from combutab.core.rng import Stream, fold_in, seed_from
 from combutab.core.tasks import CallbackSupport, fit_task
-from combutab.generators._imputing import decode_numbers, warn_of_empty_columns
-from combutab.generators._tabflow import TabFlow
+from combutab.generators._imputing import (
+    decode_numbers,
+    fill_by,
+    impute_mean,
+    warn_of_empty_columns,
+)
+from combutab.generators._tabflow import TabFlow, code_probabilities
 from combutab.preprocessing import IncompleteTable, ModeTable, validate_table
 
 # ---- Conditional means of missing cells: a generator's, corrected by linear regressions ----------
@@ -143,7 +148,7 @@ class ConditionalMean:
         filled = filled * self._sd + self._mean
         numbers_by_span = {i: filled[:, k] for k, i in enumerate(self._numbers)}
         decoded = decode_numbers(self.model.encoder_, encoded.values, codes, numbers_by_span)
-        return self.model.fill_by(X, decoded, seed) if self.model.rules_ else table.fill(decoded)
+        return fill_by(self.model, X, decoded, seed) if self.model.rules_ else table.fill(decoded)
 
     def _standardise(self, x: np.ndarray) -> np.ndarray:
         return (x - self._mean) / self._sd
@@ -163,7 +168,7 @@ class ConditionalMean:
         best = np.zeros_like(codes)
         numbers = np.zeros((len(codes), len(self._numbers)))
         positions = {i: k for k, i in enumerate(self._numbers)}
-        for rows, i, shares in self.model.code_probabilities(codes, spans):
+        for rows, i, shares in code_probabilities(self.model, codes, spans):
             best[rows, i] = shares.argmax(axis=1)
             if i in positions:
                 means = self._numbers[i].mixture.means
@@ -264,7 +269,7 @@ class TabFlowImputer(CallbackSupport, OneToOneFeatureMixin, TransformerMixin, Ba
         if hasattr(generator, "encoder_"):
             warn_of_empty_columns(generator.encoder_)
         self.generator_, self._mean = generator, None
-        if self.n_draws is None and hasattr(generator, "code_probabilities"):
+        if self.n_draws is None and isinstance(generator, TabFlow):
             typed = generator.rules_.forms.read(X)
             self._mean = ConditionalMean(generator, typed, fold_in(self._seed, Stream.KNOWN))
 
@@ -295,7 +300,7 @@ class TabFlowImputer(CallbackSupport, OneToOneFeatureMixin, TransformerMixin, Ba
         else:
             n_draws = _DRAWS if self.n_draws is None else self.n_draws
             key = fold_in(self._seed, Stream.DRAW)
-            filled = self.generator_.impute_mean(typed, n_draws, key)
+            filled = impute_mean(self.generator_, typed, n_draws, key)
         return filled if rules is None else rules.forms.fill(table, filled)
 
     def _read(self, X: Any, *, reset: bool) -> Any:

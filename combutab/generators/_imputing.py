@@ -180,8 +180,8 @@ class Imputing:
 
     encoder_: ModeEncoder
     rules_: Rules
-    sample_key: Callable[[Any], int]
-    sampler: Callable[[], Sampler[Any]]
+    _sample_key: Callable[[Any], int]
+    _sampler: Callable[[], Sampler[Any]]
 
     def impute(self, X: Any, *, n_draws: int = 1, random_state: Any = None) -> Any:
         """Impute the missing cells of a table by sampling, given the other cells of the row.
@@ -238,36 +238,12 @@ class Imputing:
         filled = [self.rules_.forms.fill(as_pandas(table), cells.fill(drawn)) for drawn in draws]
         return filled[0] if n_draws == 1 else filled
 
-    def impute_mean(self, X: Any, n_draws: int, random_state: Any) -> Any:
-        """Fill missing cells by the mean of several draws, or their most frequent category.
-
-        Dates and times of X are in the dtypes that the generator has learned.
-        """
-        cells, draws = self._draw_cells(X, n_draws, random_state)
-        encoder = self.encoder_
-        values, codes = draws[0][0], draws[0][1].copy()
-        means: dict[int, np.ndarray] = {}
-        for i, span in enumerate(encoder.layout_.spans if n_draws > 1 else ()):
-            coder = encoder.columns_[span.column]
-            if coder.is_continuous:
-                columns = [coder.decode(c[:, i], v[:, span.value_index]) for v, c in draws]
-                numbers, missing = zip(*(coder.format.read(c, "") for c in columns), strict=True)
-                means[i] = np.where(np.any(missing, axis=0), np.nan, np.mean(numbers, axis=0))
-            else:
-                codes[:, i] = _most_frequent([c[:, i] for _, c in draws])
-        return cells.fill(draws[0], decode_numbers(encoder, values, codes, means))
-
-    def fill_by(self, X: Any, decoded: Any, random_state: Any) -> Any:
-        """Fill missing cells with those of decoded rows, or draw rows that break a constraint."""
-        cells, draws = self._draw_cells(X, 1, random_state)
-        return cells.fill(draws[0], decoded)
-
     def _draw_cells(
         self, X: Any, n_draws: int, random_state: Any
     ) -> tuple[MissingCells, list[Encoded]]:
         """Draw the rows of a table with missing cells, ``n_draws`` times."""
         check_is_fitted(self)
-        key = self.sample_key(random_state)
+        key = self._sample_key(random_state)
         cells = MissingCells(self.rules_, X, self._draw_missing, key)
         values, codes, is_known = cells.values, cells.codes, cells.is_known
         if is_known.all():  # only constant columns have missing cells, if any
@@ -291,7 +267,33 @@ class Imputing:
         the column has values. The known ones need not be kept. Later attempts use more donors.
         """
         n_neighbors = _NEIGHBORS * 2 ** min(attempt, 20)
-        return draw_nearest(self.sampler(), values, codes, is_known, key, n_neighbors)
+        return draw_nearest(self._sampler(), values, codes, is_known, key, n_neighbors)
+
+
+def impute_mean(model: Imputing, X: Any, n_draws: int, random_state: Any) -> Any:
+    """Fill missing cells by the mean of several draws, or their most frequent category.
+
+    Dates and times of X are in the dtypes that the generator has learned.
+    """
+    cells, draws = model._draw_cells(X, n_draws, random_state)
+    encoder = model.encoder_
+    values, codes = draws[0][0], draws[0][1].copy()
+    means: dict[int, np.ndarray] = {}
+    for i, span in enumerate(encoder.layout_.spans if n_draws > 1 else ()):
+        coder = encoder.columns_[span.column]
+        if coder.is_continuous:
+            columns = [coder.decode(c[:, i], v[:, span.value_index]) for v, c in draws]
+            numbers, missing = zip(*(coder.format.read(c, "") for c in columns), strict=True)
+            means[i] = np.where(np.any(missing, axis=0), np.nan, np.mean(numbers, axis=0))
+        else:
+            codes[:, i] = _most_frequent([c[:, i] for _, c in draws])
+    return cells.fill(draws[0], decode_numbers(encoder, values, codes, means))
+
+
+def fill_by(model: Imputing, X: Any, decoded: Any, random_state: Any) -> Any:
+    """Fill missing cells with those of decoded rows, or draw rows that break a constraint."""
+    cells, draws = model._draw_cells(X, 1, random_state)
+    return cells.fill(draws[0], decoded)
 
 
 def decode_numbers(

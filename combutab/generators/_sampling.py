@@ -218,7 +218,7 @@ class Sampling(Generic[NetworkT]):
             if request.conditions or request.shares:
                 self._draw_request(request, random_state, on_shortfall, max_tries, writer)
             else:
-                self.stream_rows(writer, request.n, random_state)
+                self._stream_rows(writer, request.n, random_state)
         return None
 
     def _read_request(self, n: int, conditions: Any, shares: Any, balance: Any) -> Request:
@@ -247,7 +247,7 @@ class Sampling(Generic[NetworkT]):
     ) -> Any:
         """Draw the rows of a request; returns them as a table, or writes them."""
         n, conditions, shares = request.n, request.conditions, request.shares
-        key, sampler = self.sample_key(random_state), self.sampler()
+        key, sampler = self._sample_key(random_state), self._sampler()
         fixed = [*conditions, *given_values(shares)]
         groups = [group for column in shares for group in column.conditions]
         completion = sampler.completion(fixed, groups)
@@ -321,7 +321,7 @@ class Sampling(Generic[NetworkT]):
         rules.refuse_unknown(list(conditions))
         conditions = rules.forms.read(conditions)
         patterns, which, unsampled = read_each(self.encoder_, conditions, nearest)
-        key, sampler = self.sample_key(random_state), self.sampler()
+        key, sampler = self._sample_key(random_state), self._sampler()
         written, has_identifiers = dict(unsampled), False
         for name, cells in unsampled.items():
             coder = rules.coders[name]
@@ -378,14 +378,14 @@ class Sampling(Generic[NetworkT]):
             )
         return table
 
-    def sample_key(self, random_state: Any) -> int:
+    def _sample_key(self, random_state: Any) -> int:
         """The key of the next draw; without a random state, that of the fit's own numbers."""
         if random_state is not None:
             return fold_in(seed_from(random_state), Stream.SAMPLE)
         self._n_sampled += 1
         return fold_in(self._seed, Stream.SAMPLE, self._n_sampled - 1)
 
-    def sampler(self) -> Sampler[NetworkT]:
+    def _sampler(self) -> Sampler[NetworkT]:
         """Return the sampler of the learned network; it is cached for a device."""
         guard_forks()
         device = self._find_device()
@@ -394,9 +394,9 @@ class Sampling(Generic[NetworkT]):
             cached = self._cached_sampler = (self._states, device, self._make_sampler(device))
         return cached[2]
 
-    def stream_rows(self, writer: RowWriter, n: int, random_state: Any = None) -> None:
+    def _stream_rows(self, writer: RowWriter, n: int, random_state: Any = None) -> None:
         """Write the n rows that ``sample`` draws without conditions, part by part."""
-        writer.write_stream(self.sampler().stream(n, self.sample_key(random_state)))
+        writer.write_stream(self._sampler().stream(n, self._sample_key(random_state)))
 
     @property
     def _rules(self) -> dict[str, Any]:
@@ -428,3 +428,8 @@ class Sampling(Generic[NetworkT]):
         tags.input_tags.string = True
         tags.input_tags.categorical = True
         return tags
+
+
+def start_sampling(model: Sampling[NetworkT]) -> tuple[Sampler[NetworkT], int]:
+    """The sampler of a fitted generator, and the key of its next draw."""
+    return model._sampler(), model._sample_key(None)

@@ -644,9 +644,9 @@ precision, callbacks
         key: int,
         attempt: int = 0,
     ) -> tuple[np.ndarray, np.ndarray]:
-        return draw_conditionally(self.sampler(), values, codes, is_known, key)
+        return draw_conditionally(self._sampler(), values, codes, is_known, key)
 
-    def code_probabilities(
+    def _code_probabilities(
         self, codes: np.ndarray, span_indices: Sequence[int] | None = None
     ) -> Iterator[tuple[slice, int, np.ndarray]]:
         """Compute the probabilities of the codes of spans (by default all), given known codes.
@@ -656,7 +656,7 @@ precision, callbacks
         ``wanted``, the result has these rows, the span, and probabilities (rows, size), which are 0
         for missing values unless that is the only code of the span.
         """
-        sampler = self.sampler()
+        sampler = self._sampler()
         network, spans = sampler.network, sampler.spans.without_values()
         if network is None:  # all columns are constant
             return
@@ -675,3 +675,10 @@ precision, callbacks
                 raw, _ = spans.restrict(raw.double(), allowed)
             for i in span_indices:
                 yield rows, i, spans.logits_of(i, raw).cpu().softmax(-1).mean(0).numpy()
+
+
+def code_probabilities(
+    model: TabFlow, codes: np.ndarray, span_indices: Sequence[int] | None = None
+) -> Iterator[tuple[slice, int, np.ndarray]]:
+    """Compute the probabilities of the codes of spans of a fitted model, given known codes."""
+    return model._code_probabilities(codes, span_indices)

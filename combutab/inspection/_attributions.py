@@ -53,6 +53,10 @@ class Attributions:
     outputs: list[str]
     method: str
 
+    def __repr__(self) -> str:
+        n_rows, n_columns = self.values.shape
+        return f"Attributions(n_rows={n_rows}, n_columns={n_columns}, method={self.method!r})"
+
     @property
     def table(self) -> pd.DataFrame:
         """One line per row and column, with the largest attributions of each row first."""

@@ -156,6 +156,10 @@ class PermutationImportance:
     score: float
     n_rows: int
 
+    def __repr__(self) -> str:
+        title = f"PermutationImportance: {self.effect}, {self.n_rows} rows per repeat"
+        return f"{title}\n{self.table.head(10)}"
+
     @property
     def effect(self) -> str:
         """Description of the importance, such as "decrease of ROC AUC"."""
@@ -357,6 +361,10 @@ class PartialDependence:
     categorical: bool
     average: pd.DataFrame
     individual: np.ndarray
+
+    def __repr__(self) -> str:
+        _, n_rows, n_values = self.individual.shape
+        return f"PartialDependence({self.column!r}, n_values={n_values}, n_rows={n_rows})"
 
     @property
     def table(self) -> pd.DataFrame:

@@ -22,7 +22,13 @@ from combutab.core.rng import Stream, fold_in
 from combutab.core.scorers import positive_class
 from combutab.core.splits import LatestRows, Split, group_codes
 from combutab.core.text import one_line
-from combutab.estimators import BaseMLP, MLPClassifier, MLPRegressor, paper_recipe
+from combutab.estimators import (
+    BaseMLP,
+    MLPClassifier,
+    MLPRegressor,
+    paper_recipe,
+    validate_parameters,
+)
 from combutab.evaluation import corrected_resampled_ttest, wilcoxon
 from combutab.model_selection._models import clone_with_seed, make_models
 from combutab.model_selection._target import (
@@ -494,7 +500,7 @@ def _known_baselines(baselines: str | Sequence[str] | None) -> tuple[str, ...]:
 def _n_inputs(X: Any, task: Task, recipe: Recipe, params: dict[str, Any]) -> int:
     """Number of encoded columns; errors of the encoder or the estimator are raised here."""
     try:
-        estimator = _make_estimator(task, recipe, **params).checked()
+        estimator = validate_parameters(_make_estimator(task, recipe, **params))
         encoder = estimator.make_encoder()
         encoder.fit_encode(X)
     except (ValueError, TypeError) as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -121,19 +121,19 @@ class SyntheticEvaluation:
     not.
     """
 
-    train: pd.DataFrame = field(repr=False)
-    synthetic: pd.DataFrame = field(repr=False)
-    test: pd.DataFrame | None = field(repr=False)
+    train: pd.DataFrame
+    synthetic: pd.DataFrame
+    test: pd.DataFrame | None
     kinds: Mapping[Hashable, str]
     identifiers: tuple[Hashable, ...]
     target: Hashable | None
     task: Task | None
     metric: str | None
     guess: float | None
-    efficacy: pd.DataFrame | None = field(repr=False)
-    fidelity: pd.DataFrame = field(repr=False)
-    detection: pd.DataFrame = field(repr=False)
-    privacy: pd.DataFrame | None = field(repr=False)
+    efficacy: pd.DataFrame | None
+    fidelity: pd.DataFrame
+    detection: pd.DataFrame
+    privacy: pd.DataFrame | None
     copies: int
     findings: tuple[Finding, Finding, Finding]
     made: Mapping[str, str]
@@ -142,6 +142,10 @@ class SyntheticEvaluation:
     seconds: Mapping[str, float]
     names: Mapping[str, str]
     least_rows: int
+
+    def __repr__(self) -> str:
+        levels = ", ".join(f"{finding.subject}={finding.level!r}" for finding in self.findings)
+        return f"SyntheticEvaluation({levels}, n_synthetic={len(self.synthetic)})"
 
     def _repr_html_(self) -> str:
         """The findings in a notebook, with a chart of the scores of the learners."""

@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV
 
 from combutab import MLPClassifier, MLPRegressor, TabMRegressor, load
 from combutab.estimators import FitTask, fit_stacked
-from combutab.estimators._base import FitMode
+from combutab.estimators._base import FitMode, check_data
 from combutab.model_selection import StackedGridSearchCV
 from combutab.training import Callback
 
@@ -39,7 +39,7 @@ BAGGED = {
 
 
 def folds_of(model, X, y, sample_weight=None):
-    prepared = model.prepare(X, y, sample_weight)
+    prepared = model._prepare(X, y, sample_weight)
     return prepared, [fold.numpy() for _, fold in prepared.splits]
 
 
@@ -54,7 +54,7 @@ def test_folds_are_stratified_and_cover_all_rows():
     assert_array_equal(np.sort(np.concatenate(folds)), np.arange(150))
     assert all(np.ptp([np.bincount(y[fold])[c] for fold in folds]) <= 1 for c in range(3))
     assert any(np.diff(fold).max() > 1 for fold in folds)  # shuffled
-    for plan, fold in zip(model.make_job(prepared).plans, folds, strict=True):
+    for plan, fold in zip(model._make_job(prepared).plans, folds, strict=True):
         assert_array_equal(plan.val_rows, fold)
         assert_array_equal(np.sort([*plan.rows, *plan.val_rows]), np.arange(150))
     assert [f.tolist() for f in folds_of(clone(model), X, y)[1]] == [f.tolist() for f in folds]
@@ -183,7 +183,7 @@ QUICK = {
 def splits_of(model, X, y, sample_weight=None):
     """Training and validation rows of each network, as the job has them."""
     model = clone(model)
-    job = model.make_job(model.prepare(X, y, sample_weight))
+    job = model._make_job(model._prepare(X, y, sample_weight))
     return [(plan.rows.numpy(), plan.val_rows) for plan in job.plans]
 
 
@@ -308,7 +308,7 @@ def test_only_row_of_a_class_trains():
     for early_stopping in (True, "auto"):
         for n_members in (1, "auto"):
             model = MLPClassifier(**QUICK, early_stopping=early_stopping, n_members=n_members)
-            prepared = model.prepare(NUMBERS, y)
+            prepared = model._prepare(NUMBERS, y)
             rare = prepared.rows.y.numpy() == 1
             for train, val in prepared.splits:
                 assert rare[train].sum() == 1
@@ -346,7 +346,7 @@ def test_warm_start_continues_both_networks():
     assert len(model._states) == 2
     assert model.history_["train_loss"].iloc[0] < before["train_loss"].iloc[0]
     # each validates on the rows that it has not seen in the first fit either
-    again = model.split_rows(model.check_data(NUMBERS, RESPONSE), FitMode(is_new=False))
+    again = model._split_rows(check_data(model, NUMBERS, RESPONSE), FitMode(is_new=False))
     for (_, val), (_, rows) in zip(splits, again, strict=True):
         assert_array_equal(val, rows)
     assert not hasattr(model, "oof_prediction_")  # the first fit chose its epochs by these rows

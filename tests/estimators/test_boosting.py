@@ -12,7 +12,9 @@ from sklearn.datasets import make_classification
 
 from combutab import MLPClassifier, MLPRegressor, PackClassifier, PackRegressor, load
 from combutab.estimators import _boosting, _pack_training
+from combutab.estimators._base import check_data, encode_data
 from combutab.estimators._boosting import SETTINGS, Trees, boost, can_boost
+from combutab.estimators._fitted import raw_outputs
 
 pytestmark = pytest.mark.usefixtures("few_trees")
 RNG = np.random.default_rng(0)
@@ -38,7 +40,7 @@ QUICK = {"n_members": 2, "max_iter": 2, "random_state": 0, "member_params": SMAL
 
 def encoded(estimator, X, y, weight=None):
     """The data of a fit in which all rows train."""
-    return estimator.encode_data(estimator.check_data(X, y, weight))
+    return encode_data(estimator, check_data(estimator, X, y, weight))
 
 
 def boosted(estimator, y, *, settings=0, weight=None, train=None, X=TABLE):
@@ -235,7 +237,7 @@ def test_oof_predictions_use_unseen_trees_and_networks(seen):
     scale, centre = pack._groups[0].target_.scale[0], y.mean()
     networks = []
     for group in pack._groups:
-        raws = group.raw_outputs(pack.encoder_.encode(BITS, owner=pack))
+        raws = raw_outputs(group, pack.encoder_.encode(BITS, owner=pack))
         networks += [raw[:, 0].numpy() for raw in raws]
     assert len(networks) == 2
     owners = []

@@ -198,9 +198,9 @@ def test_early_stopping_stratifies_and_restores_best_weights():
     seen = []
 
     class Spy(MLPClassifier):
-        def make_job(self, prepared, *mode):
+        def _make_job(self, prepared, *mode):
             seen.append(prepared)
-            return super().make_job(prepared, *mode)
+            return super()._make_job(prepared, *mode)
 
     settings = {"early_stopping": True, "validation_fraction": 0.2, "n_iter_no_change": INF}
     settings |= {"hidden_layer_sizes": (16,), "max_iter": 30, "learning_rate_init": 0.01}

@@ -105,7 +105,7 @@ def test_oof_uses_best_epoch_of_other_parts():
     recorder = Recorder()
     settings = SETTINGS | {"validation_split": None, "early_stopping_scoring": "loss"}
     model = MLPRegressor(**settings, bagging="cv", n_members=4, scale_target=False)
-    job = model.make_job(model.prepare(X, NUMBERS))
+    job = model._make_job(model._prepare(X, NUMBERS))
     model.set_params(callbacks=[recorder]).fit(X, NUMBERS)
     raw, n_early = np.array(recorder.epochs), 0  # (epoch, member, row)
     for m, plan in enumerate(job.plans):

@@ -119,7 +119,7 @@ def test_fit_parquet_equals_fit_in_memory(file, name):
 def prepared_of(estimator, file, target):
     """The prepared data of a fit to a file."""
     with mock.patch.object(
-        type(estimator), "make_job", autospec=True, side_effect=type(estimator).make_job
+        type(estimator), "_make_job", autospec=True, side_effect=type(estimator)._make_job
     ) as make_job:
         estimator.fit_parquet(file, target, columns=["a", "b"], memory_limit="200MB")
     return make_job.call_args.args[1]

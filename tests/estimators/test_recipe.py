@@ -44,7 +44,7 @@ def test_trains_as_plain_torch_does():
     settings = {**SMALL, **PARTS, "dropout": 0.0, "precision": "float64", "batch_size": 60}
     start = MLPRegressor(**settings, max_iter=1)
     start._validate()
-    job = start.make_job(start.prepare(X, Y))
+    job = start._make_job(start._prepare(X, Y))
     net = job.spec.build(job.members, dtype=torch.float64)
     state = {name: value.clone().requires_grad_() for name, value in net.member_state(0).items()}
     rows = job.rows

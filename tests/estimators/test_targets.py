@@ -319,9 +319,9 @@ def test_the_validation_score_is_weighted():
     seen = []
 
     class Spy(MLPClassifier):
-        def make_job(self, prepared, *mode):
+        def _make_job(self, prepared, *mode):
             seen.append(prepared)
-            return super().make_job(prepared, *mode)
+            return super()._make_job(prepared, *mode)
 
     model = Spy(**model.get_params()).fit(X, IRIS, sample_weight=weight)
     (prepared,) = seen
@@ -423,7 +423,7 @@ def test_class_without_training_rows_has_weight_1():
         early_stopping=True,
         validation_split=np.arange(260) >= 200,
     )
-    prepared = model.prepare(UNEVEN, y)
+    prepared = model._prepare(UNEVEN, y)
     weight = prepared.rows.weight.numpy()
     shares = np.bincount(FEW[:200]) / 200
     assert_allclose(weight[250:], 1.0)

@@ -19,6 +19,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from combutab import MLPClassifier, MLPRegressor, PackClassifier, PackRegressor, load
+from combutab.estimators import _pack
+from combutab.estimators._base import encode_data
 from combutab.preprocessing import TableEncoder
 
 RNG = np.random.default_rng(0)
@@ -34,8 +36,8 @@ QUICK = {"hidden_layer_sizes": (4,), "max_iter": 2, "n_iter_no_change": np.inf, 
 def splits(model, y=NUMBERS, sample_weight=None, groups=None):
     """Training and validation rows of each network, as positions in the table."""
     model = clone(model)
-    prepared = model.prepare(X, y, sample_weight, groups=groups)
-    job = model.make_job(prepared)
+    prepared = model._prepare(X, y, sample_weight, groups=groups)
+    job = model._make_job(prepared)
     kept = job.out_of_fold.rows
     return [(np.sort(kept[plan.rows]), np.sort(kept[plan.val_rows])) for plan in job.plans]
 
@@ -260,13 +262,12 @@ def test_balanced_weights_are_those_of_training_rows():
     y = np.where(LAST, 1, np.arange(N) % 3 == 0).astype(int)
     pack = PackClassifier(n_members=2, max_iter=2, random_state=0, cv=LAST, class_weight="balanced")
     member = MLPClassifier(class_weight="balanced", validation_split=LAST, n_members=1)
-    weight = member.prepare(X, y).rows.weight.numpy()
-    with patch.object(MLPClassifier, "encode_data", autospec=True) as encode_data:
-        encode_data.side_effect = ZeroDivisionError
+    weight = member._prepare(X, y).rows.weight.numpy()
+    with patch.object(_pack, "encode_data", autospec=True) as patched:
+        patched.side_effect = ZeroDivisionError
         with pytest.raises(ZeroDivisionError):
             pack.fit(X, y)
-    encoder, data, splits = encode_data.call_args.args
-    encode_data = MLPClassifier.encode_data
+    encoder, data, splits = patched.call_args.args
     assert_allclose(encode_data(encoder, data, splits).rows.weight.numpy(), weight)
     assert_allclose(weight[:45], np.where(y[:45] == 1, 1.5, 0.75))
     assert_allclose(weight[45:], 1.5)

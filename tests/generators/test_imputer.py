@@ -185,7 +185,7 @@ def test_imputed_category_is_the_most_probable(guesser):
     encoded = model.encoder_.encode(HOLES.loc[row.index])
     codes = encoded.codes.astype(np.int64)
     codes[0, span] = -1
-    ((rows, i, shares),) = model.code_probabilities(codes, [span])
+    ((rows, i, shares),) = model._code_probabilities(codes, [span])
     assert (rows, i) == (slice(0, 1), span)
     assert shares.sum() == pytest.approx(1)
     values = model.encoder_.columns_[list(HOLES).index("kind")]
@@ -198,13 +198,13 @@ def test_imputed_category_is_the_most_probable(guesser):
 def test_members_are_averaged():
     model = quick(n_members=3, epochs=2).fit(HOLES)
     codes = np.full((5, len(model.encoder_.layout_.spans)), -1)
-    found = {i: shares for _, i, shares in model.code_probabilities(codes)}
+    found = {i: shares for _, i, shares in model._code_probabilities(codes)}
     assert sorted(found) == list(range(codes.shape[1]))
     alone = []
     for k in range(3):
         one = quick(epochs=2).fit(HOLES)
         one._states = [model._states[k]]
-        alone.append({i: shares for _, i, shares in one.code_probabilities(codes)})
+        alone.append({i: shares for _, i, shares in one._code_probabilities(codes)})
     for i, shares in found.items():
         np.testing.assert_allclose(shares, np.mean([each[i] for each in alone], axis=0), rtol=1e-4)
 

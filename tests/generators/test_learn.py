@@ -40,8 +40,8 @@ def test_a_condition_on_any_column_sets_that_column(gan):
         codes = gan.encoder_.condition_code(column, value)
         # without a filter
         free = np.full(300, FREE)
-        _, made = gan.sampler().generate(300, free, free, 5)
-        _, asked = gan.sampler().generate(300, np.full(300, codes[0]), np.full(300, codes[1]), 5)
+        _, made = gan._sampler().generate(300, free, free, 5)
+        _, asked = gan._sampler().generate(300, np.full(300, codes[0]), np.full(300, codes[1]), 5)
         free, conditioned = ((part[:, codes[0]] == codes[1]).mean() for part in (made, asked))
         assert conditioned > 0.9  # the generator itself does as it is asked
         assert free < 0.7

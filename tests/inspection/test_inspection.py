@@ -23,6 +23,9 @@ from combutab import (
     TabMRegressor,
 )
 from combutab.inspection import (
+    Attributions,
+    PartialDependence,
+    PermutationImportance,
     TableMasker,
     attributions,
     partial_dependence,
@@ -437,3 +440,15 @@ def test_shap_explains_estimators_of_any_table(fitted, name):
     found = explainer(X[:1])
     total = found.values.sum(axis=1) + found.base_values
     np.testing.assert_allclose(total, estimator(X[:1]), rtol=1e-4)
+
+
+def test_reprs_of_results_fit_a_screen():
+    rows = pd.DataFrame(np.zeros((200, 30)))
+    importance = pd.DataFrame({"column": range(30), "importance": 0.1})
+    results = [
+        PermutationImportance(importance, rows, "R2", True, 0.9, 200),
+        PartialDependence("age", list(range(200)), False, rows, np.zeros((1, 50, 200))),
+        Attributions(rows, rows, np.zeros(200), np.zeros(200), ["rent"] * 200, "shapley"),
+    ]
+    assert [repr(result).count("\n") for result in results] == [11, 0, 0]
+    assert repr(results[1]) == "PartialDependence('age', n_values=200, n_rows=50)"

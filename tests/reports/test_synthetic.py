@@ -176,6 +176,8 @@ def test_the_metric_is_the_users_choice():
 
 def test_a_notebook_shows_the_scores_and_the_findings():
     found = evaluated("fresh")
+    levels_shown = "utility='good', fidelity='good', privacy='good'"
+    assert repr(found) == f"SyntheticEvaluation({levels_shown}, n_synthetic={N})"
     page = ElementTree.fromstring(found._repr_html_())
     titles = [each.text.split(":")[0] for each in page.iter("title")]
     assert titles == ["linear, real rows", "linear, synthetic rows"]

@@ -143,7 +143,7 @@ class PrivateSynthesizer(
         which is 73 % with epsilon=1.
     delta : float, default=1e-6
         Probability with which the guarantee may fail. Choose it well below one over the number of
-        persons.
+        people.
     bounds : mapping, optional
         Column -> (low, high), for numbers, dates or durations. Values beyond are clipped. Columns
         of ``datetime.date`` or ``datetime.datetime`` objects need bounds of these. More than two
@@ -338,7 +338,7 @@ class PrivateSynthesizer(
     def _persons(
         self, person: Any, schema: TableSchema, columns: Sequence[pd.Series], identifiers: list[Any]
     ) -> np.ndarray | None:
-        """Number the person of each row; a column of persons is added to the identifiers."""
+        """Number the person of each row; the column of people is added to the identifiers."""
         if person is None:
             if self.max_rows_per_person != 1:
                 raise ValueError(
@@ -696,7 +696,7 @@ class PrivateSynthesizer(
         key: int,
         attempt: int = 0,
     ) -> Encoded:
-        return draw_conditionally(self.sampler(), values, codes, is_known, key)
+        return draw_conditionally(self._sampler(), values, codes, is_known, key)
 
     # ---- files and words -----------------------------------------------------------------------
 
@@ -737,7 +737,7 @@ class PrivateSynthesizer(
         if len({len(column) for column in self._ledger.values()}) > 1:
             raise ValueError("the columns of the ledger are of several lengths")
         free = np.full(1, FREE)
-        encoder.decode(*self.sampler().generate(1, free, free, 0))
+        encoder.decode(*self._sampler().generate(1, free, free, 0))
 
     def _fit_facts(self) -> dict[str, str]:
         return {

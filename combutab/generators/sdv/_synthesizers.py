@@ -14,6 +14,7 @@ from pandas.api.types import is_datetime64_any_dtype
 from combutab.core.rng import Stream, fold_in
 from combutab.generators._base import BaseGenerator
 from combutab.generators._ctgan import CTGAN
+from combutab.generators._sampling import start_sampling
 from combutab.generators._tabflow import TabFlow
 from combutab.generators._tvae import TVAE
 from combutab.generators.sampling import FREE, DirectSampler, Encoded, join
@@ -92,7 +93,7 @@ def _draw_rows(
     model: BaseGenerator[Any], n_rows: int, codes: Mapping[int, int], n_tries: int
 ) -> pd.DataFrame:
     """Draw at most n_rows rows that have the codes, out of about n_tries."""
-    sampler, key = model.sampler(), model.sample_key(None)
+    sampler, key = start_sampling(model)
     if isinstance(sampler, DirectSampler):
         given_codes = np.full((n_rows, sampler.spans.n_spans), FREE)
         given_codes[:, list(codes)] = list(codes.values())
