@@ -6,16 +6,13 @@ and one that is a copy of the training rows.
 
 ::
 
-    python examples/evaluate_synthetic.py [--out FOLDER]
+    python examples/evaluate_synthetic.py
 
-Writes FOLDER/evaluate_synthetic.png. For an HTML report see synthetic_table.py; for tables in
+Writes evaluate_synthetic.png. For an HTML report see synthetic_table.py; for tables in
 files, use the command ``combutab evaluate``.
 """
 
 from __future__ import annotations
-
-import argparse
-from pathlib import Path
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -26,10 +23,6 @@ from sklearn.preprocessing import StandardScaler
 
 from combutab import TVAE
 from combutab.reports import evaluate_synthetic
-
-parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-parser.add_argument("--out", type=Path, default=Path(), help="folder for the picture")
-out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
 
 # %%
 # Load ten columns of a table of breast tumours, and hold out 40 % of the rows. The generator must
@@ -99,4 +92,4 @@ def draw(train: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> Figure:
     return figure
 
 
-draw(train, {"held-out rows": held_out, **tables}).savefig(out / "evaluate_synthetic.png", dpi=100)
+draw(train, {"held-out rows": held_out, **tables}).savefig("evaluate_synthetic.png", dpi=100)

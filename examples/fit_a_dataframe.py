@@ -6,15 +6,12 @@ beforehand.
 
 ::
 
-    python examples/fit_a_dataframe.py [--out FOLDER]
+    python examples/fit_a_dataframe.py
 
-Writes the fitted model to FOLDER/flats.safetensors, and FOLDER/fit_a_dataframe.png.
+Writes the fitted model to flats.safetensors, and fit_a_dataframe.png.
 """
 
 from __future__ import annotations
-
-import argparse
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -24,10 +21,6 @@ from sklearn.model_selection import train_test_split
 
 import combutab
 from combutab import MLPRegressor
-
-parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-parser.add_argument("--out", type=Path, default=Path(), help="folder for the files")
-out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
 
 # %%
 # Simulate a table of flats and their rents. It has numbers, a categorical and a text column,
@@ -88,7 +81,7 @@ print(f"rents predicted for an unknown district: {model.predict(new).round().tol
 # %%
 # Save the model to a file, and load it again. The loaded model makes the same predictions.
 
-path = out / "flats.safetensors"
+path = "flats.safetensors"
 model.save(path)
 same = combutab.load(path)
 assert np.array_equal(same.predict(X_test), predicted)
@@ -114,4 +107,4 @@ def draw(true: pd.Series, predicted: np.ndarray, known: pd.Series) -> Figure:
     return figure
 
 
-draw(y_test, predicted, known).savefig(out / "fit_a_dataframe.png", dpi=100)
+draw(y_test, predicted, known).savefig("fit_a_dataframe.png", dpi=100)

@@ -5,15 +5,12 @@ How much better is an ensemble than one network, and which activations does it s
 
 ::
 
-    python examples/pack_of_networks.py [--out FOLDER]
+    python examples/pack_of_networks.py
 
-Writes FOLDER/pack_of_networks.png: the weight and the loss of each member of the ensemble.
+Writes pack_of_networks.png: the weight and the loss of each member of the ensemble.
 """
 
 from __future__ import annotations
-
-import argparse
-from pathlib import Path
 
 from sklearn.datasets import make_friedman1
 from sklearn.ensemble import HistGradientBoostingRegressor
@@ -21,10 +18,6 @@ from sklearn.model_selection import train_test_split
 
 from combutab import MLPRegressor, PackRegressor
 from combutab.plotting import PackDisplay
-
-parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-parser.add_argument("--out", type=Path, default=Path(), help="folder for the file")
-out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
 
 # %%
 # Simulate data in which five of ten features matter.
@@ -68,4 +61,4 @@ print(f"weight by activation: {pack.activation_weights_.round(2).to_dict()}")
 # The picture shows the weights and losses.
 
 display = PackDisplay.from_estimator(pack)
-display.figure_.savefig(out / "pack_of_networks.png", dpi=110)
+display.figure_.savefig("pack_of_networks.png", dpi=110)

@@ -5,15 +5,12 @@ Which columns does a network use, and how much does each column contribute to on
 
 ::
 
-    python examples/permutation_importance.py [--out FOLDER]
+    python examples/permutation_importance.py
 
-Writes FOLDER/permutation_importance.png.
+Writes permutation_importance.png.
 """
 
 from __future__ import annotations
-
-import argparse
-from pathlib import Path
 
 import numpy as np
 from sklearn.datasets import load_diabetes
@@ -22,10 +19,6 @@ from sklearn.model_selection import train_test_split
 from combutab import MLPRegressor
 from combutab.inspection import attributions, permutation_importance
 from combutab.plotting import PermutationImportanceDisplay
-
-parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-parser.add_argument("--out", type=Path, default=Path(), help="folder for the picture")
-out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
 
 # %%
 # Load the diabetes data, and add a column of noise. The noise shows what the importance of a
@@ -69,4 +62,4 @@ print(why.table[["column", "value", "attribution"]].to_string(index=False))
 # The picture shows the permutation importances with their 95 % intervals.
 
 figure = PermutationImportanceDisplay.from_results(found).figure_
-figure.savefig(out / "permutation_importance.png", dpi=100)
+figure.savefig("permutation_importance.png", dpi=100)

@@ -6,15 +6,12 @@ the constants back.
 
 ::
 
-    python examples/physical_law.py [--out FOLDER]
+    python examples/physical_law.py
 
-Writes FOLDER/physical_law.png. Needs SymPy: pip install sympy.
+Writes physical_law.png. Needs SymPy: pip install sympy.
 """
 
 from __future__ import annotations
-
-import argparse
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -23,10 +20,6 @@ from matplotlib.figure import Figure
 
 from combutab import MLPRegressor, paper_recipe
 from combutab.constructions import ConstructedNetwork, expression_network
-
-parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-parser.add_argument("--out", type=Path, default=Path(), help="folder for the picture")
-out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
 
 # %%
 # The law is Kepler's third: ``period = axis**1.5 / mass**0.5``, in years, astronomical units and
@@ -172,4 +165,4 @@ def draw(X: pd.DataFrame, y: np.ndarray, curves: dict[str, np.ndarray], axis: np
     return figure
 
 
-draw(X, y, curves, axis).savefig(out / "physical_law.png", dpi=100)
+draw(X, y, curves, axis).savefig("physical_law.png", dpi=100)

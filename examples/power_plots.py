@@ -6,15 +6,12 @@ which normalization helps.
 
 ::
 
-    python examples/power_plots.py [--out FOLDER]
+    python examples/power_plots.py
 
-Writes FOLDER/power_plots.png.
+Writes power_plots.png.
 """
 
 from __future__ import annotations
-
-import argparse
-from pathlib import Path
 
 import numpy as np
 from sklearn.datasets import load_digits
@@ -23,10 +20,6 @@ from sklearn.model_selection import train_test_split
 from combutab import MLPClassifier, paper_recipe
 from combutab.evaluation import power_decomposition
 from combutab.plotting import plot_power
-
-parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-parser.add_argument("--out", type=Path, default=Path(), help="folder for the picture")
-out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
 
 # %%
 # The data are scikit-learn's digits. The networks differ only in their normalization. (With a third
@@ -70,4 +63,4 @@ for name, parameters in NETWORKS.items():
 # %%
 # The picture shows the parts of the power in each layer.
 
-plot_power(powers).savefig(out / "power_plots.png", dpi=100)
+plot_power(powers).savefig("power_plots.png", dpi=100)

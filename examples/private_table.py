@@ -6,17 +6,15 @@ is spent.
 
 ::
 
-    python examples/private_table.py [--out FOLDER]
+    python examples/private_table.py
 
-Needs OpenDP: pip install opendp. Writes FOLDER/synthetic.csv,
-FOLDER/generator.safetensors and FOLDER/private_table.png.
+Needs OpenDP: pip install opendp. Writes synthetic.csv,
+generator.safetensors and private_table.png.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -24,10 +22,6 @@ from matplotlib.figure import Figure
 
 import combutab
 from combutab import PrivateSynthesizer
-
-parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-parser.add_argument("--out", type=Path, default=Path(), help="folder for the files")
-out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
 
 # %%
 # Simulate hospital stays. Older patients stay longer, and a patient can have several rows.
@@ -51,7 +45,7 @@ def make_stays(n: int) -> pd.DataFrame:
 
 # %%
 # Fit the generator. The bounds and categories come from the meaning of the columns, never from the
-# table: the smallest and largest values of the table belong to real persons. ``person="patient"``
+# table: the smallest and largest values of the table belong to real people. ``person="patient"``
 # protects all rows of a patient together, and at most two rows per patient are used.
 # ``random_state`` does not fix the noise, which comes from the operating system.
 
@@ -87,7 +81,7 @@ print(steps.agg(times=("rho", "size"), rho=("rho", "sum"), epsilon=("epsilon", "
 # noisy counts.
 
 synthetic = generator.sample(6000, random_state=0)
-synthetic.to_csv(out / "synthetic.csv", index=False)
+synthetic.to_csv("synthetic.csv", index=False)
 print(synthetic.head(3).to_string(index=False))
 
 # %%
@@ -104,8 +98,8 @@ for name, table in tables.items():
 # %%
 # The file of the generator has the same guarantee as the rows, so it can be published too.
 
-generator.save(out / "generator.safetensors")
-again = combutab.load(out / "generator.safetensors")
+generator.save("generator.safetensors")
+again = combutab.load("generator.safetensors")
 assert again.sample(6000, random_state=0).equals(synthetic)
 
 # %%
@@ -129,4 +123,4 @@ def draw(tables: dict[str, pd.DataFrame]) -> Figure:
     return figure
 
 
-draw(tables).savefig(out / "private_table.png", dpi=100)
+draw(tables).savefig("private_table.png", dpi=100)

@@ -6,24 +6,17 @@ Two losses of ``MLPRegressor`` predict intervals: ``"quantile"`` predicts quanti
 
 ::
 
-    python examples/quantiles_and_uncertainty.py [--out FOLDER]
+    python examples/quantiles_and_uncertainty.py
 
-Writes FOLDER/quantiles_and_uncertainty.png.
+Writes quantiles_and_uncertainty.png.
 """
 
 from __future__ import annotations
-
-import argparse
-from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from combutab import MLPRegressor
-
-parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-parser.add_argument("--out", type=Path, default=Path(), help="folder for the picture")
-out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
 
 # %%
 # Simulate a sine curve. The standard deviation of its noise grows with x.
@@ -104,4 +97,4 @@ def draw(bands: dict[str, np.ndarray], grid: np.ndarray, X: np.ndarray, y: np.nd
     return figure
 
 
-draw(bands, grid, X, y).savefig(out / "quantiles_and_uncertainty.png", dpi=100)
+draw(bands, grid, X, y).savefig("quantiles_and_uncertainty.png", dpi=100)

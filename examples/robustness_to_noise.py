@@ -6,15 +6,12 @@ training on corrupted rows help?
 
 ::
 
-    python examples/robustness_to_noise.py [--out FOLDER]
+    python examples/robustness_to_noise.py
 
-Writes FOLDER/robustness_to_noise.png.
+Writes robustness_to_noise.png.
 """
 
 from __future__ import annotations
-
-import argparse
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -25,10 +22,6 @@ from sklearn.model_selection import train_test_split
 from combutab import MLPClassifier
 from combutab.evaluation import corrupt, robustness
 from combutab.plotting import plot_robustness
-
-parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-parser.add_argument("--out", type=Path, default=Path(), help="folder for the picture")
-out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
 
 # %%
 # Use scikit-learn's digits as a table of 64 numeric columns.
@@ -76,4 +69,4 @@ for row in worst.itertuples():
 # %%
 # The picture shows the accuracy by kind and severity of the corruption.
 
-plot_robustness(found).savefig(out / "robustness_to_noise.png", dpi=100)
+plot_robustness(found).savefig("robustness_to_noise.png", dpi=100)

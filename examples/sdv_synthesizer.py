@@ -6,18 +6,16 @@ conditions. The generator also learns which values are missing.
 
 ::
 
-    python examples/sdv_synthesizer.py [--out FOLDER]
+    python examples/sdv_synthesizer.py
 
-Needs SDV: pip install sdv ctgan. Writes FOLDER/metadata.json, FOLDER/synthesizer.pkl,
-FOLDER/synthetic.csv and FOLDER/sdv_synthesizer.png.
+Needs SDV: pip install sdv ctgan. Writes metadata.json, synthesizer.pkl,
+synthetic.csv and sdv_synthesizer.png.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -28,10 +26,6 @@ from sdv.sampling import Condition
 from sdv.utils import load_synthesizer
 
 from combutab.generators.sdv import CTGANSynthesizer
-
-parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-parser.add_argument("--out", type=Path, default=Path(), help="folder for the files")
-out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
 
 # %%
 # Simulate hotel stays. Business guests pay more, and never leave a rating.
@@ -58,7 +52,7 @@ def make_stays(n: int) -> pd.DataFrame:
 stays = make_stays(1000)
 metadata = Metadata.detect_from_dataframes({"stays": stays})
 metadata.update_column("rating", table_name="stays", sdtype="numerical")
-metadata.save_to_json(out / "metadata.json", mode="overwrite")
+metadata.save_to_json("metadata.json", mode="overwrite")
 
 # %%
 # Fit the synthesizer, with the constraint that a guest departs after the arrival.
@@ -76,13 +70,13 @@ synthesizer = CTGANSynthesizer(
 )
 synthesizer.add_constraints([Inequality("arrival", "departure")])
 synthesizer.fit({"stays": stays})
-synthesizer.save(out / "synthesizer.pkl")
+synthesizer.save("synthesizer.pkl")
 print(synthesizer.get_loss_values().tail(1).round(3).to_string(index=False))
 
 # %%
 # Save and load the synthesizer as in SDV.
 
-again = load_synthesizer(out / "synthesizer.pkl")
+again = load_synthesizer("synthesizer.pkl")
 
 # %%
 # Sample 1,000 rows, and 200 rows of business guests. The condition is passed to the generator,
@@ -93,7 +87,7 @@ with contextlib.redirect_stderr(io.StringIO()):  # SDV's progress bars
     rows = again.sample(1000)["stays"]
     business = again.sample_from_conditions(wanted)["stays"]
 
-rows.to_csv(out / "synthetic.csv", index=False)
+rows.to_csv("synthetic.csv", index=False)
 print(rows.head(3).to_string(index=False))
 print("departures before arrivals:", (rows["departure"] < rows["arrival"]).sum())
 
@@ -134,4 +128,4 @@ def draw(tables: dict[str, pd.DataFrame]) -> Figure:
     return figure
 
 
-draw(tables).savefig(out / "sdv_synthesizer.png", dpi=100)
+draw(tables).savefig("sdv_synthesizer.png", dpi=100)

@@ -6,15 +6,12 @@ pipeline, and ``StackedGridSearchCV``, which trains many networks at once.
 
 ::
 
-    python examples/search_activations.py [--out FOLDER]
+    python examples/search_activations.py
 
-Writes FOLDER/search_activations.png.
+Writes search_activations.png.
 """
 
 from __future__ import annotations
-
-import argparse
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -25,10 +22,6 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold, train_test_sp
 from sklearn.pipeline import make_pipeline
 
 from combutab import MLPClassifier, StackedGridSearchCV
-
-parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-parser.add_argument("--out", type=Path, default=Path(), help="folder for the picture")
-out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
 
 # %%
 # The data are scikit-learn's digits. All networks train for the same fixed number of epochs.
@@ -97,4 +90,4 @@ def draw(scores: pd.DataFrame) -> Figure:
 results = pd.DataFrame(stacked.cv_results_["params"])
 results["score"] = stacked.cv_results_["mean_test_score"]
 scores = results.pivot(index="activation", columns="learning_rate_init", values="score")
-draw(scores.loc[ACTIVATIONS]).savefig(out / "search_activations.png", dpi=100)
+draw(scores.loc[ACTIVATIONS]).savefig("search_activations.png", dpi=100)

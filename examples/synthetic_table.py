@@ -6,16 +6,13 @@ utility, fidelity and privacy.
 
 ::
 
-    python examples/synthetic_table.py [--out FOLDER]
+    python examples/synthetic_table.py
 
-Writes FOLDER/synthetic.csv, FOLDER/generator.safetensors, FOLDER/report.html, which opens in any
-browser, and FOLDER/synthetic_table.png.
+Writes synthetic.csv, generator.safetensors, report.html, which opens in any
+browser, and synthetic_table.png.
 """
 
 from __future__ import annotations
-
-import argparse
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -25,10 +22,6 @@ from sklearn.model_selection import train_test_split
 import combutab
 from combutab import TVAE
 from combutab.reports import evaluate_synthetic, write_report
-
-parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-parser.add_argument("--out", type=Path, default=Path(), help="folder for the files")
-out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
 
 # %%
 # Simulate patients. The table has text, dates, whole numbers and missing values, and its columns
@@ -68,7 +61,7 @@ generator = TVAE(
     random_state=0,
 ).fit(real)
 synthetic = generator.sample(len(real), random_state=0)
-synthetic.to_csv(out / "synthetic.csv", index=False)
+synthetic.to_csv("synthetic.csv", index=False)
 print(synthetic.dtypes.to_string())
 print("missing:", real["pressure"].isna().mean().round(3), "real,",
       synthetic["pressure"].isna().mean().round(3), "synthetic")  # fmt: skip
@@ -88,8 +81,8 @@ print(conditional.head(3).to_string(index=False))
 # %%
 # Save the generator. The file contains no rows of the table.
 
-generator.save(out / "generator.safetensors")
-again = combutab.load(out / "generator.safetensors")
+generator.save("generator.safetensors")
+again = combutab.load("generator.safetensors")
 assert again.sample(len(real), random_state=0).equals(synthetic)
 
 # %%
@@ -104,7 +97,7 @@ found = evaluate_synthetic(
 )
 for finding in found.findings:
     print(f"{finding.subject}: {finding.level}. {finding.sentence}")
-write_report(found, out / "report.html")
+write_report(found, "report.html")
 
 # %%
 # The picture shows blood pressure by age.
@@ -128,4 +121,4 @@ def draw(tables: dict[str, pd.DataFrame]) -> Figure:
 
 
 tables = {"real": real, "synthetic": synthetic, "conditions: smokers, 70+, summer": conditional}
-draw(tables).savefig(out / "synthetic_table.png", dpi=100)
+draw(tables).savefig("synthetic_table.png", dpi=100)

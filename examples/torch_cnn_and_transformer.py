@@ -6,15 +6,12 @@ in a small CNN and in a small Transformer encoder.
 
 ::
 
-    python examples/torch_cnn_and_transformer.py [--out FOLDER]
+    python examples/torch_cnn_and_transformer.py
 
-Writes FOLDER/torch_cnn_and_transformer.png.
+Writes torch_cnn_and_transformer.png.
 """
 
 from __future__ import annotations
-
-import argparse
-from pathlib import Path
 
 import torch
 from matplotlib.figure import Figure
@@ -23,10 +20,6 @@ from sklearn.model_selection import train_test_split
 from torch import Tensor, nn
 
 from combutab.activations import make_activation
-
-parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-parser.add_argument("--out", type=Path, default=Path(), help="folder for the picture")
-out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
 
 # %%
 # Load scikit-learn's digits. The Transformer reads each image as 8 rows of 8 pixels.
@@ -140,4 +133,4 @@ def draw(errors: dict[str, dict[str, list[float]]]) -> Figure:
     return figure
 
 
-draw(errors).savefig(out / "torch_cnn_and_transformer.png", dpi=100)
+draw(errors).savefig("torch_cnn_and_transformer.png", dpi=100)

@@ -6,16 +6,13 @@ after each epoch, and plot the losses.
 
 ::
 
-    python examples/watch_training.py [--out FOLDER]
+    python examples/watch_training.py
 
-Needs scikit-learn 1.9. Writes FOLDER/watch_training.png: losses and training accuracy at three
+Needs scikit-learn 1.9. Writes watch_training.png: losses and training accuracy at three
 learning rates.
 """
 
 from __future__ import annotations
-
-import argparse
-from pathlib import Path
 
 from matplotlib.figure import Figure
 from sklearn.callback import ProgressBar, ScoringMonitor
@@ -24,10 +21,6 @@ from sklearn.model_selection import GridSearchCV, train_test_split
 
 from combutab import MLPClassifier
 from combutab.plotting import LossCurveDisplay
-
-parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-parser.add_argument("--out", type=Path, default=Path(), help="folder for the picture")
-out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
 
 # %%
 # The data are 600 of scikit-learn's digits. ``n_members=1`` trains one network, so each model has
@@ -80,4 +73,4 @@ right.set_xlabel("epoch")
 right.set_ylabel("accuracy on the training rows")
 right.spines[["top", "right"]].set_visible(False)
 right.grid(axis="y", color="0.92", linewidth=0.8)
-figure.savefig(out / "watch_training.png", dpi=100)
+figure.savefig("watch_training.png", dpi=100)

@@ -5,24 +5,17 @@ Which activation is best for a table, and are the differences significant?
 
 ::
 
-    python examples/which_activation.py [--out FOLDER]
+    python examples/which_activation.py
 
-Writes FOLDER/which_activation.csv (one row per fit) and FOLDER/which_activation.png. The command
+Writes which_activation.csv (one row per fit) and which_activation.png. The command
 ``combutab compare DATA.csv --target COLUMN`` does the same for a file.
 """
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
-
 from combutab.datasets import make_formula
 from combutab.model_selection import compare_activations
 from combutab.plotting import ActivationComparisonDisplay
-
-parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-parser.add_argument("--out", type=Path, default=Path(), help="folder for the files")
-out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
 
 # %%
 # The target is a Gaussian density of nine variables, without noise.
@@ -45,13 +38,13 @@ found = compare_activations(
 )
 print(found.summary[["activation", "mean", "low", "high", "p"]].round(3).to_string(index=False))
 print(found.sentences)
-found.results.to_csv(out / "which_activation.csv", index=False)
+found.results.to_csv("which_activation.csv", index=False)
 
 # %%
 # The picture shows the mean scores with their intervals.
 
 display = ActivationComparisonDisplay.from_results(found)
-display.figure_.savefig(out / "which_activation.png", dpi=100)
+display.figure_.savefig("which_activation.png", dpi=100)
 
 # %%
 # The result includes a model with the best activation, fitted to all rows.

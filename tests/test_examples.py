@@ -10,7 +10,6 @@ import sys
 import types
 import warnings
 from pathlib import Path
-from unittest import mock
 
 import matplotlib.image
 import pytest
@@ -56,7 +55,7 @@ IPYTHON_DOC = "Automatically created module for IPython interactive environment"
 
 
 def run(name, folder):
-    """What an example prints as a downloaded notebook: cells, with a kernel's arguments.
+    """What an example prints as a downloaded notebook.
 
     In this process: in one of its own, imports take most time.
     """
@@ -65,7 +64,6 @@ def run(name, folder):
         pytest.importorskip(module, reason=f"needs {what}")
     output, errors = io.StringIO(), io.StringIO()
     with (
-        mock.patch.object(sys, "argv", ["ipykernel_launcher.py", "-f", "kernel-1.json"]),
         pytest.MonkeyPatch.context() as patch,  # which, unlike patch.dict, keeps new modules
         contextlib.chdir(folder),
         contextlib.redirect_stdout(output),
@@ -86,9 +84,10 @@ def run(name, folder):
 
 
 def run_apart(name, folder):
-    """The same as a user does, in a process of its own, with a folder for the files."""
+    """The same as a user does, in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", EXAMPLES / f"{name}.py", "--out", folder],
+        [sys.executable, "-W", "error", EXAMPLES / f"{name}.py"],
+        cwd=folder,
         env=os.environ | {"MPLBACKEND": "Agg"},
         stdin=subprocess.DEVNULL,
         capture_output=True,

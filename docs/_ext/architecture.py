@@ -133,21 +133,6 @@ def svg(root: Path, page: str = "api/combutab.{}.html") -> str:
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 
-def table(root: Path) -> str:
-    """The same in words, as Markdown: what each package is, imports and holds."""
-    arrows, level = imports(root), levels(imports(root))
-    known = packages(root)
-    lines = ["| package | what lives there | imports |", "|---|---|---|"]
-    for name in sorted(known, key=lambda name: (level[name], name)):
-        package = known[name]
-        below = ", ".join(f"`{other}`" for other in sorted(arrows[name])) or "none"
-        lines.append(f"| `{name}` | {package.says} | {below} |")
-        for inner, says in package.inner:
-            lines.append(f"| `{inner}` | {says} | |")
-    return "\n".join(lines) + "\n"
-
-
 def write(docs: Path) -> None:
     root = docs.parent / "combutab"
     put(docs / "made" / "architecture.svg", svg(root))
-    put(docs / "made" / "packages.md", table(root))

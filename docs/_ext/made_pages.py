@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from pathlib import Path
@@ -12,8 +11,8 @@ import activation_pages
 import architecture
 import command_pages
 import docstrings
-import outputs
 import parameter_groups
+import plain_pages
 import reference
 import repository_pages
 import search_words
@@ -21,44 +20,65 @@ import shown
 from sphinx.application import Sphinx
 from sphinx.util.typing import ExtensionMetadata
 
-ran: list[Path] = []  # pages whose blocks this build ran
 MADE = "made"  # beside conf.py: pictures, and in extra/ what is copied to the site as it is
 
 
-def example_arguments(gallery: dict[str, Any], script: dict[str, Any]) -> list[str]:
-    """Tell an example where its files go; and its own docstring, which it has for ``--help``."""
-    source = ast.parse(Path(script["src_file"]).read_text("utf-8"))
-    script["example_globals"]["__doc__"] = ast.get_docstring(source)
-    folder = written(gallery, script)
-    folder.mkdir(parents=True, exist_ok=True)
-    return ["--out", str(folder)]
+def example_files(gallery: dict[str, Any]) -> list[Path]:
+    """The files that an example has written beside the scripts, where sphinx-gallery runs it."""
+    folder = Path(gallery["src_dir"], gallery["examples_dirs"][0]).resolve()
+    sources = {".py", ".md", ".txt"}
+    return [path for path in folder.iterdir() if path.is_file() and path.suffix not in sources]
 
 
-def written(gallery: dict[str, Any], script: dict[str, Any]) -> Path:
-    """The folder of an example's files."""
-    return Path(gallery["src_dir"]) / MADE / "examples" / Path(script["src_file"]).stem
-
-
-def written_pictures(block: Any, script: dict[str, Any], gallery: dict[str, Any]) -> str:
-    """Take the picture that an example has written, as sphinx-gallery takes open figures.
-
-    Pages of HTML go to the site's reports, by the example's name.
-    """
+def example_pictures(block: Any, script: dict[str, Any], gallery: dict[str, Any]) -> str:
+    """Take the picture that an example has written, as sphinx-gallery takes open figures."""
     from sphinx_gallery.scrapers import figure_rst
 
-    folder = written(gallery, script)
-    for page in folder.glob("*.html"):
-        reports = Path(gallery["src_dir"]) / MADE / "extra" / "reports"
-        reports.mkdir(parents=True, exist_ok=True)
-        page.replace(reports / f"{folder.name}.html")
-    picture = folder / f"{folder.name}.png"
-    if not picture.exists():  # in a block before the last one
+    source = Path(script["src_file"])
+    pictures = [path for path in example_files(gallery) if path.suffix == ".png"]
+    if not pictures:  # in a block before the last one
         return ""
     target = Path(next(script["image_path_iterator"]))
-    picture.replace(target)
-    readme = Path(script["src_file"]).with_name("README.md").read_text("utf-8")
-    said = re.search(rf"!\[([^]]+)\]\(pictures/{folder.name}\.png\)", readme)
-    return str(figure_rst([str(target)], gallery["src_dir"], said[1] if said else ""))
+    pictures[0].replace(target)
+    text = source.with_name("README.md").read_text("utf-8")
+    alt = re.search(rf"!\[([^]]+)\]\(pictures/{source.stem}\.png\)", text)
+    return str(figure_rst([str(target)], gallery["src_dir"], alt[1] if alt else ""))
+
+
+def remove_example_files(gallery: dict[str, Any], script: str) -> None:
+    """Move an example's report to the site's reports, and delete its other files."""
+    reports = Path(gallery["src_dir"]) / MADE / "extra" / "reports"
+    reports.mkdir(parents=True, exist_ok=True)
+    for path in example_files(gallery):
+        if path.suffix == ".html":
+            path.replace(reports / f"{Path(script).stem}.html")
+        else:
+            path.unlink()
+
+
+THUMBNAIL = re.compile(
+    r"\.\. raw:: html\n\n    <div class=\"sphx-glr-thumbcontainer\""
+    r".*?:doc:`/examples/(\w+)`.*?</div>\n    </div>\n",
+    re.DOTALL,
+)
+
+
+def sort_gallery(index: str, readme: str) -> str:
+    """Divide the thumbnails of the gallery by the sections of examples/README.md."""
+    thumbnails = {match[1]: match[0] for match in THUMBNAIL.finditer(index)}
+    if not thumbnails:
+        return index
+    start = min(map(index.index, thumbnails.values()))
+    end = max(index.index(text) + len(text) for text in thumbnails.values())
+    close_grid = "\n.. raw:: html\n\n    </div>\n\n"
+    open_grid = '\n.. raw:: html\n\n    <div class="sphx-glr-thumbnails">\n\n'
+    sections = []
+    for title, text in repository_pages.sections(readme).items():
+        names = re.findall(r"^python examples/(\w+)\.py$", text, re.MULTILINE)
+        if title and names:
+            grid = "\n".join(thumbnails[name] for name in names)
+            sections.append(f"{title}\n{'-' * len(title)}\n{open_grid}{grid}{close_grid}")
+    return index[:start] + close_grid + "\n".join(sections) + open_grid + index[end:]
 
 
 def make(app: Sphinx) -> None:
@@ -67,17 +87,14 @@ def make(app: Sphinx) -> None:
     for part in (activation_pages, command_pages, architecture, repository_pages, shown):
         part.write(docs)
     reference.write(docs / "api", activation_pages.pages("/made/activations"))
-    ran[:] = outputs.write(docs)
-
-
-def anew(app: Sphinx, env: Any, added: Any, changed: Any, removed: Any) -> list[str]:
-    """Name the pages whose blocks have run, which Sphinx is to read again."""
-    return [page.relative_to(app.srcdir).with_suffix("").as_posix() for page in ran]
 
 
 def complete(app: Sphinx, name: str, text: list[str]) -> None:
-    """Put the outputs of a page's code blocks below them, and entries for the search."""
-    text[0] = search_words.mark(name, outputs.insert(Path(app.srcdir), name, text[0]))
+    """Add to a page of the manual what only the site has, and entries for the search."""
+    if name == "examples/index":
+        readme = Path(app.srcdir).with_name("examples") / "README.md"
+        text[0] = sort_gallery(text[0], readme.read_text("utf-8"))
+    text[0] = search_words.mark(name, plain_pages.site_text(name, text[0], Path(app.srcdir)))
 
 
 def versions(app: Sphinx, config: Any) -> None:
@@ -95,7 +112,6 @@ def setup(app: Sphinx) -> ExtensionMetadata:
     app.add_config_value("docs_url", "", "html")
     app.connect("config-inited", versions, priority=100)
     app.connect("builder-inited", make, priority=100)
-    app.connect("env-get-outdated", anew)
     app.connect("source-read", complete)
     app.connect("autodoc-process-docstring", docstrings.shape_in_notes, priority=100)
     app.connect("autodoc-process-docstring", parameter_groups.group_parameters, priority=900)

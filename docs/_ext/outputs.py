@@ -1,50 +1,51 @@
-"""What the code blocks of a page print, return and draw, run anew when the site is built.
+"""Run the code blocks of the manual's pages, and store what they print and draw below them.
+
+    python docs/_ext/outputs.py [PAGE ...]
 
 Each page runs in a process of its own, in an empty folder, its blocks one after the other: Python
-in one namespace, and shell blocks (``sh``) that have ``combutab`` commands only. What they gave is
-kept beside a hash of the page's code and of the package, and used again while both stay the same.
-(MyST-NB would need a Jupyter kernel, and ``{code-cell}`` in place of the ``python`` that the tests
-and readers of the files on GitHub have.)
+in one namespace, and shell blocks (``sh``) that have ``combutab`` commands only. A test compares
+the stored outputs with new ones, so that the pages can be read without running anything.
 """
 
 from __future__ import annotations
 
 import ast
 import contextlib
-import hashlib
-import importlib.metadata
 import importlib.util
 import io
 import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
+import tempfile
 import textwrap
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+DOCS = Path(__file__).parents[1]
+
 # A block of Python, or of commands of this package
 _COMMANDS = r"(?=\n(?:combutab [^\n]*\n)+```$)"
-BLOCK = re.compile(rf"^```(python|sh{_COMMANDS})\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-# A block as an author wrote it, with the output that may stand below it for readers of the file
-_WITH_OUTPUT = re.compile(BLOCK.pattern + r"(\n+```(?:text)?\n.*?^```$)?", re.DOTALL | re.MULTILINE)
-SEPARATE = ("recipes",)  # pages whose blocks need the first one only
-PICTURES = (".png", ".svg")
-SECONDS = 600  # for all blocks of a page
+_BLOCK = rf"^```(python|sh{_COMMANDS})\n(.*?)^```$"
+BLOCK = re.compile(_BLOCK, re.DOTALL | re.MULTILINE)
+# A block, the text that it prints, and the pictures that it draws
+_TEXT = r"(?:\n\n```text\n((?:(?!```)[^\n]*\n)*)```)?"
+_PICTURES = r"((?:\n\n!\[[^]]*\]\([^()]*pictures/\w+\.png\))*)"
+WITH_OUTPUT = re.compile(_BLOCK + _TEXT + _PICTURES, re.DOTALL | re.MULTILINE)
+SEPARATE = ("recipes",)  # pages whose blocks need only the first block
+SECONDS = 1200  # for all blocks of a page
 COLUMNS = 88  # of what is printed
 
 
-def pages(docs: Path) -> list[Path]:
-    """Pages with blocks that run, as far as they lie in the repository."""
-    found = [*docs.glob("*.md"), *docs.glob("guide/*.md")]
-    return sorted(p for p in found if p.stem != "changelog" and BLOCK.search(p.read_text("utf-8")))
+def pages(docs: Path = DOCS) -> list[Path]:
+    """Pages of the manual with blocks that run."""
+    paths = [*docs.glob("*.md"), *docs.glob("guide/*.md")]
+    return sorted(p for p in paths if p.stem != "changelog" and BLOCK.search(p.read_text("utf-8")))
 
 
-# ---- running -----------------------------------------------------------------------------------
+# ---- Run a page --------------------------------------------------------------------------------
 
 
 def missing(code: str) -> list[str]:
@@ -66,7 +67,7 @@ def run_block(code: str, namespace: dict[str, Any], where: str) -> tuple[str, li
 
     def png(figure: Figure) -> bytes:
         file = io.BytesIO()
-        figure.savefig(file, format="png", dpi=110, bbox_inches="tight")
+        figure.savefig(file, format="png", dpi=90, bbox_inches="tight")
         return file.getvalue()
 
     tree = ast.parse(code, where)
@@ -87,11 +88,11 @@ def run_block(code: str, namespace: dict[str, Any], where: str) -> tuple[str, li
                 print(repr(value))
     figures += [png(plt.figure(number)) for number in plt.get_fignums()]
     plt.close("all")
-    return printed.getvalue().rstrip(), figures
+    return printed.getvalue().strip("\n"), figures
 
 
 def run_commands(code: str) -> str:
-    """Run commands of this package; returns what a terminal shows, but for their progress."""
+    """Run commands of this package; returns what a terminal shows except for progress bars."""
     from combutab.cli import main
 
     texts = []
@@ -106,17 +107,18 @@ def run_commands(code: str) -> str:
 
 
 def run_page(page: Path, folder: Path) -> list[dict[str, Any]]:
-    """Run a page's blocks in an empty folder; returns text and files of each."""
+    """Run a page's blocks in an empty folder; returns text, pictures and missing packages."""
     blocks = BLOCK.findall(page.read_text("utf-8"))
     namespace: dict[str, Any] = {"__name__": "__main__"}
     first: dict[str, Any] = {}
-    found, seen = [], set()
+    outputs: list[dict[str, Any]] = []
+    seen: set[Path] = set()
     for number, (language, code) in enumerate(blocks):
         figures: list[bytes] = []
         if language == "sh":
             text = run_commands(code)
-        elif lacking := missing(code):
-            found.append({"text": "", "files": [], "missing": lacking})
+        elif packages := missing(code):
+            outputs.append({"text": "", "pictures": [], "missing": packages})
             continue
         else:
             if page.stem in SEPARATE and number:
@@ -126,128 +128,84 @@ def run_page(page: Path, folder: Path) -> list[dict[str, Any]]:
                 first = dict(namespace)
         for i, figure in enumerate(figures):
             (folder / f"figure_{number}_{i}.png").write_bytes(figure)
-        files = {p.name for p in folder.iterdir() if p.suffix in (*PICTURES, ".html")}
-        found.append({"text": text, "files": sorted(files - seen), "missing": []})
-        seen |= files
-    return found
+        drawn = sorted(set(folder.glob("*.png")) - seen)
+        outputs.append({"text": text, "pictures": [str(path) for path in drawn], "missing": []})
+        seen |= set(drawn)
+    return outputs
 
 
-def main(page: str, result: str) -> None:
-    """Run a page in the working folder, and write what it gave."""
-    found = run_page(Path(page), Path.cwd())
-    Path(result).write_text(json.dumps(found, indent=1), "utf-8")
+def run_in_process(page: Path, folder: Path, root: Path = DOCS.parent) -> list[dict[str, Any]]:
+    """Run a page in a process of its own, with the package in ``root``.
 
-
-# ---- kept between builds -----------------------------------------------------------------------
-
-
-def package_hash(root: Path) -> str:
-    """A hash of all that the output of a block depends on, but for its page."""
-    found = hashlib.sha256(sys.version.encode())
-    for path in [Path(__file__), *sorted((root / "combutab").rglob("*.py"))]:
-        found.update(path.read_bytes())
-    for name in ("torch", "numpy", "pandas", "scikit-learn", "matplotlib"):
-        found.update(importlib.metadata.version(name).encode())
-    return found.hexdigest()
-
-
-def kept(docs: Path, page: Path) -> Path:
-    """The file of a page's outputs; its pictures lie beside it."""
-    return docs / "made" / "outputs" / page.relative_to(docs).with_suffix("") / "outputs.json"
-
-
-def refresh(page: Path, docs: Path, key: str) -> bool:
-    """Run a page, unless the outputs kept are those of its code; returns whether it ran."""
-    result = kept(docs, page)
-    folder = result.parent
-    code = "\n".join(code for _, code in BLOCK.findall(page.read_text("utf-8")))
-    key = hashlib.sha256((key + code).encode()).hexdigest()
-    if result.exists() and (folder / "key").read_text("utf-8") == key:
-        return False
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    command = [sys.executable, __file__, str(page), str(result)]
-    paths = [str(docs.parent), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    A block that fails raises ``RuntimeError``.
+    """
+    paths = [str(root), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     settings = {
         "MPLBACKEND": "agg",
         "COLUMNS": str(COLUMNS),
         "PYTHONPATH": os.pathsep.join(path for path in paths if path),
     }
-    ran = subprocess.run(
-        command,
+    done = subprocess.run(
+        [sys.executable, __file__, "--run", str(page.resolve())],
         cwd=folder,
         env=os.environ | settings,
         capture_output=True,
         text=True,
         timeout=SECONDS,
     )
-    if ran.returncode:
-        raise RuntimeError(f"{page.name}: a code block fails\n{ran.stderr[-3000:]}")
-    (folder / "key").write_text(key, "utf-8")
-    return True
+    if done.returncode:
+        raise RuntimeError(f"{page.name}: a code block fails\n{done.stderr[-3000:]}")
+    return list(json.loads((folder / "outputs.json").read_text("utf-8")))
 
 
-def write(docs: Path) -> list[Path]:
-    """Run the pages whose output is not kept, two at a time; returns those that ran."""
-    key, found = package_hash(docs.parent), pages(docs)
-    with ThreadPoolExecutor(2) as pool:
-        ran = list(pool.map(lambda page: refresh(page, docs, key), found))
-    for page in found:  # pages of HTML go to the site as they are
-        for path in kept(docs, page).parent.glob("*.html"):
-            target = docs / "made" / "extra" / "outputs" / page.relative_to(docs).with_suffix("")
-            target.mkdir(parents=True, exist_ok=True)
-            shutil.copy(path, target)
-    return [page for page, new in zip(found, ran, strict=True) if new]
+# ---- Store the outputs -------------------------------------------------------------------------
 
 
-# ---- shown -------------------------------------------------------------------------------------
+def stored(page: Path) -> list[str]:
+    """The stored text of each block of a page."""
+    return [match[3] or "" for match in WITH_OUTPUT.finditer(page.read_text("utf-8"))]
 
 
-def shown(output: dict[str, Any], page: str, up: str) -> str:
-    """A block's output, as MyST Markdown; ``up`` leads from the page to the site's first folder."""
-    parts = []
-    if output["missing"]:
-        names = ", ".join(f"`{name}`" for name in output["missing"])
-        parts.append(f":::{{div}} not-run\nNot run for this page: {names} was not installed.\n:::")
-    if output["text"]:
-        fence = "`" * max(5, 1 + max(map(len, re.findall("`+", output["text"])), default=0))
-        parts.append(f"{fence}{{code-block}} text\n:class: output\n\n{output['text']}\n{fence}")
-    for name in output["files"]:
-        if name.endswith(PICTURES):
-            where = f"/made/outputs/{page}/{name}"
-            parts.append(
-                f"```{{image}} {where}\n:alt: Figure drawn by the code above\n:class: output\n```"
-            )
-        else:
-            where = f"{up}outputs/{page}/{name}"
-            parts.append(
-                f'<iframe class="report" src="{where}" title="{name}, written by the code above"'
-                f' loading="lazy"></iframe>\n\n<a href="{where}">Open {name} on its own page</a>'
-            )
-    return "".join(f"\n\n{part}" for part in parts)
+def with_outputs(text: str, outputs: list[dict[str, Any]], page: Path, docs: Path = DOCS) -> str:
+    """Put each block's output below it, in place of the one that is stored there.
 
-
-def with_outputs(text: str, outputs: list[dict[str, Any]], page: str, up: str) -> str:
-    """Put each block's output below it, in place of the one that is written there."""
+    Pictures are written to the folder ``pictures``, and keep the words that describe them.
+    """
     remaining = iter(outputs)
+    counter = iter(range(1, 1000))
+    folder = docs / "pictures"
 
-    def below(match: re.Match[str]) -> str:
+    def write_below(match: re.Match[str]) -> str:
         output = next(remaining)
-        written = match[3] or ""
-        return match[0][: len(match[0]) - len(written)] + (
-            written if output["missing"] and written else shown(output, page, up)
-        )
+        if output["missing"]:
+            return match[0]
+        parts = [f"```{match[1]}\n{match[2]}```"]
+        if output["text"]:
+            parts.append(f"```text\n{output['text']}\n```")
+        words = iter(re.findall(r"!\[([^]]*)\]", match[4]))
+        for path in output["pictures"]:
+            target = folder / f"{page.stem}_{next(counter)}.png"
+            folder.mkdir(exist_ok=True)
+            target.write_bytes(Path(path).read_bytes())
+            link = os.path.relpath(target, page.parent)
+            parts.append(f"![{next(words, 'Figure drawn by the code above')}]({link})")
+        return "\n\n".join(parts)
 
-    return _WITH_OUTPUT.sub(below, text)
+    return WITH_OUTPUT.sub(write_below, text)
 
 
-def insert(docs: Path, name: str, text: str) -> str:
-    """The text of a page with its outputs, where it has any."""
-    page = docs / f"{name}.md"
-    if page not in pages(docs):
-        return text
-    outputs = json.loads(kept(docs, page).read_text("utf-8"))
-    return with_outputs(text, outputs, name, "../" * name.count("/"))
+def main(*arguments: str) -> None:
+    """Store the outputs of the named pages, by default of all."""
+    if arguments[:1] == ("--run",):
+        outputs = run_page(Path(arguments[1]), Path.cwd())
+        Path("outputs.json").write_text(json.dumps(outputs), "utf-8")
+        return
+    for page in map(Path, arguments or map(str, pages())):
+        with tempfile.TemporaryDirectory() as folder:
+            outputs = run_in_process(page, Path(folder))
+            text = with_outputs(page.read_text("utf-8"), outputs, page)
+        page.write_text(text, "utf-8")
+        print(page)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The estimators' parameters in groups, for their pages in the reference."""
+"""The order of the reference's docstrings: examples first, the estimators' parameters in groups."""
 
 from __future__ import annotations
 
@@ -37,9 +37,29 @@ def grouped_parameters() -> dict[str, tuple[str, int]]:
 def group_parameters(
     app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]
 ) -> None:
-    """Give the estimators' parameters, as numpydoc has laid them out, titles by `GROUPS`."""
+    """Give the estimators' parameters, as numpydoc has laid them out, titles by `GROUPS`.
+
+    The examples of every docstring stand before its parameters.
+    """
+    lines[:] = examples_first(lines)
     if what == "class" and thing.__module__.startswith("combutab.estimators"):
         lines[:] = in_groups(lines)
+
+
+def examples_first(lines: list[str]) -> list[str]:
+    """The lines of a docstring with its examples before its parameters."""
+    title = ".. rubric:: Examples"
+    if title not in lines or ":Parameters:" not in lines:
+        return lines
+    parameters, start = lines.index(":Parameters:"), lines.index(title)
+    if start < parameters:
+        return lines
+    stop = next(
+        (i for i in range(start + 1, len(lines)) if lines[i].startswith((".. rubric::", ":"))),
+        len(lines),
+    )
+    examples = [*lines[start:stop], ""]
+    return [*lines[:parameters], *examples, *lines[parameters:start], *lines[stop:]]
 
 
 def in_groups(lines: list[str]) -> list[str]:

@@ -63,12 +63,16 @@ def relink(text: str, source: Path, page: str, root: Path) -> str:
         root / "CONTRIBUTING.md": "project/contributing",
         root / "SECURITY.md": "project/security",
         root / "CHANGELOG.md": "changelog",
+        root / "examples" / "README.md": "examples/index",
+        root / "benchmarks" / "README.md": "results/index",
     }
 
     def anew(match: re.Match[str]) -> str:
         picture, words, link = match.groups()
-        if "://" in link or link.startswith("#"):
+        if "://" in link or link.startswith(("#", "<")):
             return match[0]
+        link, hash_sign, anchor = link.partition("#")
+        anchor = hash_sign + anchor
         target = (source.parent / link).resolve()
         where = pages.get(target)
         if where is None and target.parent.name == "results" and target.suffix == ".md":
@@ -77,11 +81,11 @@ def relink(text: str, source: Path, page: str, root: Path) -> str:
             where = f"examples/{target.stem}"
         if where is not None:
             path = os.path.relpath(root / "docs" / f"{where}.md", home)
-            return f"[{words}](<project:{path}>)" if not picture else match[0]
+            return f"[{words}](<project:{path}{anchor}>)" if not picture else match[0]
         if not target.is_file():  # a folder, or a page of the repository alone
             return words
         path = os.path.relpath(target, home)
-        return f"{picture}[{words}]({path})"
+        return f"{picture}[{words}]({path}{anchor})"
 
     return LINK.sub(anew, text)
 
@@ -113,37 +117,6 @@ def whole_page(source: Path, page: str, root: Path) -> str:
 
 def result_files(root: Path) -> list[Path]:
     return sorted((root / "benchmarks").rglob("results/*.md"))
-
-
-def machine(text: str) -> str:
-    """The line of a page of results that says what it was measured on."""
-    return next(line for line in text.splitlines() if re.search("; (Python|torch) [0-9]", line))
-
-
-def excerpts(root: Path) -> dict[str, str]:
-    """What chapters show of the pages of results, as it stands there: file in made/ -> text."""
-    results = {path.stem: path.read_text("utf-8") for path in result_files(root)}
-
-    def of(page: str, *titles: str) -> str:
-        found = sections(results[page])
-        if not titles:  # what is above the first section, but for the title
-            return found[""].split("\n", 1)[1].strip() + "\n"
-        parts = [f"**{title}**\n\n{found[title].strip()}\n" for title in titles]
-        return "\n".join([machine(results[page]), "", *parts])
-
-    return {
-        "predictions.md": of("quality_predictions")
-        + "".join(
-            f"\n**{title}**\n{sections(results['quality_predictions'])[title]}"
-            for title in ("At most 500 training rows", "At most 3000 training rows")
-        ),
-        "generators.md": of("quality_generators"),
-        "diffusion_sets.md": of("quality_diffusion_sets", "XGB C2ST by table"),
-        "imputation.md": of("quality_imputation"),
-        "scaling_rows.md": of("scaling", "rows", "columns", "members"),
-        "speed_fit.md": of("speed_fit", "Seconds of a fit"),
-        "speed_generators.md": of("speed_generators_growth", "Growth"),
-    }
 
 
 def write(docs: Path) -> None:
@@ -181,8 +154,6 @@ def write(docs: Path) -> None:
             ]
         ),
     )
-    for name, text in excerpts(root).items():
-        put(docs / "made" / name, text)
     for source, page in (
         ("CHANGELOG.md", "changelog"),
         ("CONTRIBUTING.md", "project/contributing"),

@@ -1,4 +1,4 @@
-"""The reports, the comparison and its picture that the site shows, made anew at each build."""
+"""The reports that the site shows, made at each build."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from sklearn.model_selection import train_test_split
 
 from combutab import CTGAN
 from combutab.model_selection import ActivationComparison, compare_activations
-from combutab.plotting import plot_comparison
 from combutab.reports import SyntheticEvaluation, evaluate_synthetic, write_report
 
 ALIKE = {"seeds": 2, "folds": 5, "refit": False, "n_jobs": 1}  # of both comparisons
@@ -86,22 +85,9 @@ REPORTS = {each.__name__: each for each in (comparison, real_difference, copied,
 """Name of a page in the site's reports/ -> what makes its record."""
 
 
-def told(found: ActivationComparison | SyntheticEvaluation) -> str:
-    """What a report says, in a few words of its own."""
-    if isinstance(found, ActivationComparison):
-        return found.sentences.splitlines()[0]
-    return " ".join(
-        f"{each.subject.capitalize()}, {each.level}: {each.short}" for each in found.findings
-    )
-
-
 def write(docs: Path) -> None:
-    """Make the reports, what each says for docs/reports.md, and the landing page's picture."""
+    """Make the reports of the site."""
     pages = docs / "made" / "extra" / "reports"
     pages.mkdir(parents=True, exist_ok=True)
     for name, make in REPORTS.items():
-        found = make()
-        write_report(found, pages / f"{name}.html")
-        (docs / "made" / f"told_{name}.md").write_text(f"*{told(found)}*\n", "utf-8")
-        if name == "comparison":
-            plot_comparison(found).savefig(docs / "made" / "comparison.png", dpi=110)
+        write_report(make(), pages / f"{name}.html")

@@ -78,7 +78,7 @@ def quotes():
         ("README.md", "Mean test error", "## Try it"),
         ("README.md", "## Numbers", "## Where to go next"),
         ("benchmarks/README.md", "## Last results", None),
-        ("docs/choose.md", "[headline numbers]", "### How the defaults"),
+        ("docs/choose.md", "## Error and time", "## All measurements"),
     ):
         text = (ROOT / name).read_text("utf-8").partition(begin)[2]
         text = text.partition(end)[0] if end else text

@@ -3,7 +3,6 @@
 import ast
 import inspect
 import json
-import re
 import sys
 
 import pytest
@@ -22,6 +21,7 @@ import check_site  # noqa: E402
 import command_pages  # noqa: E402
 import outputs  # noqa: E402
 import parameter_groups  # noqa: E402
+import plain_pages  # noqa: E402
 import reference  # noqa: E402
 import search_words  # noqa: E402
 import shown  # noqa: E402
@@ -76,10 +76,8 @@ Then.
 
 ```python
 import matplotlib.pyplot as plt
-from pathlib import Path
 
 plt.figure()
-Path("drawn.svg").write_text("<svg/>")
 f"{x} again"
 ```
 
@@ -114,33 +112,56 @@ def page(tmp_path):
     return path
 
 
-def test_changed_code_blocks_run_and_show_output(page):
+def test_outputs_are_stored_below_their_blocks(page):
     docs = page.parents[1]
-    assert outputs.write(docs) == [page]
-    assert outputs.write(docs) == []  # kept
-    text = outputs.insert(docs, "guide/page", CODE)
-    shown = re.findall(r"`{5}\{code-block\} text\n:class: output\n\n(.*?)\n`{5}", text, re.DOTALL)
-    told = "['fit', 'a table.csv', '-o', 'model']\n\n['predict', 'model']"
-    assert shown == ["x is 2\n3", "'2 again'", told]
-    assert "x was 1" not in text
-    assert re.findall(r"\{image\} (.*)", text) == [
-        "/made/outputs/guide/page/drawn.svg",
-        "/made/outputs/guide/page/figure_1_0.png",
-    ]
-    assert (docs / "made" / "outputs" / "guide" / "page" / "figure_1_0.png").exists()
-    assert text.endswith("Not run for this page: `no_such_package` was not installed.\n:::\n")
-    assert outputs.insert(docs, "plain", "No code.") == "No code."
-    page.write_text(CODE.replace("x = 2", "x = 5"))
-    assert outputs.write(docs) == [page]
-    assert "x is 5" in outputs.insert(docs, "guide/page", page.read_text())
-    page.write_text(CODE.replace("x = 2", "x = y"))
-    with pytest.raises(
-        RuntimeError, match=r"page\.md: a code block fails(?s:.*)'y' is not defined"
-    ):
-        outputs.write(docs)
-    page.write_text(CODE.replace("combutab predict", "combutab fail"))
-    with pytest.raises(RuntimeError, match="status True of combutab fail model"):
-        outputs.write(docs)
+    assert outputs.pages(docs) == [page]
+    found = outputs.run_in_process(page, page.parents[2], page.parents[2])
+    text = outputs.with_outputs(CODE, found, page, docs)
+    page.write_text(text)
+    commands = "['fit', 'a table.csv', '-o', 'model']\n\n['predict', 'model']\n"
+    assert outputs.stored(page) == ["x is 2\n3\n", "'2 again'\n", commands, ""]
+    assert text.count("![Figure drawn by the code above](../pictures/page_1.png)") == 1
+    assert (docs / "pictures" / "page_1.png").exists()
+    assert outputs.with_outputs(text, found, page, docs) == text
+    described = text.replace("Figure drawn by the code above", "A line")
+    assert outputs.with_outputs(described, found, page, docs) == described
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("x = 2", "x = y", r"page\.md: a code block fails(?s:.*)'y' is not defined"),
+        ("combutab predict", "combutab fail", "status True of combutab fail model"),
+    ],
+)
+def test_a_block_that_fails_raises_an_error(page, old, new, message):
+    page.write_text(CODE.replace(old, new))
+    with pytest.raises(RuntimeError, match=message):
+        outputs.run_in_process(page, page.parents[2], page.parents[2])
+
+
+# ---- What the site adds to plain pages ---------------------------------------------------------
+
+
+def test_the_site_links_names_and_styles_outputs():
+    text = "# T\n\n`CombU` and `CombU`, [a](install.md), `no_name`.\n\n"
+    text += (
+        "```python\nprint(1)  # `CombU`\n```\n\n```text\n1\n```\n\n![b](pictures/explain_1.png)\n"
+    )
+    assert plain_pages.site_text("start", text, DOCS) == (
+        "# T\n\n{py:obj}`CombU <combutab.CombU>` and `CombU`, [a](install.md), `no_name`.\n\n"
+        "```python\nprint(1)  # `CombU`\n```\n\n```{code-block} text\n:class: output\n\n1\n```\n\n"
+        "```{image} pictures/explain_1.png\n:alt: b\n:class: output\n```\n"
+    )
+    assert plain_pages.site_text("papers/index", text, DOCS) == text
+
+
+def test_the_navigation_has_all_pages():
+    listed = " ".join(plain_pages.TREES["index"])
+    names = {path.stem for path in DOCS.glob("*.md")} - {"index"}
+    assert all(name in listed for name in names)
+    chapters = {path.stem for path in (DOCS / "guide").glob("*.md")} - {"index"}
+    assert chapters == set(plain_pages.TREES["guide/index"])
 
 
 # ---- what readers search for -------------------------------------------------------------------
@@ -164,6 +185,26 @@ def test_every_estimator_parameter_has_one_group():
         for task in ("Classifier", "Regressor")
     ]
     assert {name for cls in classes for name in inspect.signature(cls).parameters} == set(listed)
+
+
+def test_examples_stand_before_parameters():
+    lines = [
+        "A model.",
+        "",
+        ":Parameters:",
+        "",
+        "    **a** : int",
+        "",
+        ".. rubric:: Notes",
+        "",
+        "N.",
+    ]
+    lines += ["", ".. rubric:: Examples", "", ">>> 1", "1", "", ":Attributes:", "", "    **b_**"]
+    found = parameter_groups.examples_first(lines)
+    assert found[2:6] == [".. rubric:: Examples", "", ">>> 1", "1"]
+    assert found.index(":Parameters:") < found.index(".. rubric:: Notes") < len(found) - 3
+    assert found[-3:] == [":Attributes:", "", "    **b_**"]
+    assert parameter_groups.examples_first(found) == found
 
 
 # ---- the packages ------------------------------------------------------------------------------
@@ -200,11 +241,8 @@ def test_examples_begin_with_a_title():
 
 def test_shown_reports_are_made():
     page = (DOCS / "reports.md").read_text("utf-8")
-    frames = re.findall(r'<iframe class="report" src="reports/(\w+)\.html"', page)
-    assert sorted(frames) == sorted([*shown.REPORTS, *shown.BY_EXAMPLES])
-    assert re.findall(r"made/told_(\w+)\.md", page) == [
-        name for name in frames if name in shown.REPORTS
-    ]
+    reports = [name for name, _ in plain_pages.REPORT.findall(page)]
+    assert sorted(reports) == sorted([*shown.REPORTS, *shown.BY_EXAMPLES])
     examples = [path.stem for path in (ROOT / "examples").glob("*.py")]
     assert set(shown.BY_EXAMPLES) <= set(examples)
 

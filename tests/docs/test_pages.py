@@ -2,40 +2,56 @@
 
 import inspect
 import re
+import sys
 
 import pytest
 
 import combutab
 from combutab import generators
-from tests.code_blocks import ROOT, blocks, check_command, commands, run_python
+from tests.code_blocks import ROOT, check_command, check_output, commands
 
 DOCS = ROOT / "docs"
-MADE = ("_build", "api", "examples", "made", "papers", "project", "results")
-PAGES = sorted(
-    path
-    for path in DOCS.rglob("*.md")
-    if path.relative_to(DOCS).parts[0] not in (*MADE, "changelog.md")
-    and path.name != "recipes.md"  # whose blocks need packages of all kinds, and have their test
-)
+sys.path.append(str(DOCS / "_ext"))
+
+import outputs  # noqa: E402
+
+PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("guide/*.md")])
+PAGES = [path for path in PAGES if path.name != "changelog.md"]  # which the site makes
+TEXTS = [ROOT / "README.md", ROOT / "examples" / "README.md"]
 
 
-def code(path):
-    return {text for _, text in blocks(path, "python")}
-
-
-# README.md's own test runs its blocks in full
-OWN = [path for path in PAGES if code(path) - code(ROOT / "README.md")]
+def anchors(path):
+    """The anchors of a page's sections, as GitHub and the site make them."""
+    titles = re.findall(r"^#+ (.+)$", path.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("short_reports", "few_epochs")
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.filterwarnings("ignore:column .day. has dates that are later")  # as is said there
-@pytest.mark.parametrize("path", OWN, ids=lambda path: path.stem)
-def test_code_runs(path, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("combutab.generators._tabflow._STEPS", 100)
-    run_python(path)
+@pytest.mark.parametrize("path", outputs.pages(), ids=lambda path: path.stem)
+def test_stored_outputs_are_those_of_the_code(path, tmp_path):
+    found = outputs.run_in_process(path, tmp_path)
+    texts = outputs.stored(path)
+    for output, text in zip(found, texts, strict=True):
+        if any(texts) and not output["missing"]:  # some pages have no stored outputs yet
+            check_output(output["text"], text)
+
+
+def test_pages_are_plain_markdown():
+    for path in PAGES:
+        text = path.read_text("utf-8")
+        assert not re.search(r"\{[a-z:]+\}`|^`{3,}\{|^:::|^---\n.*^---$", text, re.M), path
+
+
+@pytest.mark.parametrize("path", [*PAGES, *TEXTS], ids=lambda path: path.name)
+def test_links_lead_to_files_and_sections(path):
+    text = re.sub(r"^```.*?^```$", "", path.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    for link in re.findall(r"(?<!`)\]\(([^()\s]+)\)", text):
+        if "://" in link:
+            continue
+        name, _, anchor = link.partition("#")
+        target = (path.parent / name).resolve() if name else path
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
 
 
 def test_shell_commands_exist(monkeypatch, capsys):
@@ -83,7 +99,7 @@ def test_what_takes_the_place_of_a_parameter_exists():
     for title in ("skorch", "pytabkit"):
         for place in table(title).values():
             for name in re.findall(r"(?<![}\w])`(\w+)(?:=[^`]*)?`", place):
-                assert name in ours | methods, (title, name)
+                assert name in ours | methods | set(combutab.__all__), (title, name)
 
 
 def test_all_of_ctgans_parameters_have_a_place():
