@@ -35,7 +35,7 @@ combutab.generators: CTGAN Constraint FixedCombinations Formula Inequality Null 
     write_constraints
 combutab.generators.sdv: CTGANSynthesizer TVAESynthesizer TabFlowSynthesizer
 combutab.inspection: Attributions PartialDependence PermutationImportance TableMasker
-    attributions partial_dependence permutation_importance
+    attributions leaking_columns partial_dependence permutation_importance
 combutab.mlflow: load_model log_model save_model
 combutab.model_selection: ActivationComparison BASELINES ComparisonError ComparisonPlan
     DEFAULT_ACTIVATIONS DEFAULT_MODELS GUESSES ModelComparison StackedGridSearchCV

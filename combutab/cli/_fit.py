@@ -574,7 +574,14 @@ def _print_scores(
         "No row was scored by a network that was trained on it, or by an epoch or an ensemble that "
         "was chosen with it. The scores are estimates of those on new rows."
     )
-    if scores.beats_baseline:
+    leaks = _leaking_columns(scores, split.X)
+    if leaks:
+        subject = "column" if len(leaks) == 1 else "each of the columns"
+        echo(
+            f"Advice: {subject} {list_names(leaks)} predicts the target nearly perfectly by itself. "
+            f"If it is known only after the target, train without it: --drop {','.join(leaks)}."
+        )
+    elif scores.beats_baseline:
         echo(
             "Advice: `combutab compare --models mlp,boosting,linear` tests whether a simpler model "
             "is as good."
@@ -584,6 +591,18 @@ def _print_scores(
         echo(f"The model's {title} is not better than the baseline's.")
         echo("Advice: check the target and the columns, or collect more rows, before you use it.")
     return scores
+
+
+def _leaking_columns(scores: PredictionScores, X: pd.DataFrame) -> list[str]:
+    """Find columns that alone predict the target nearly perfectly, if the model does."""
+    from combutab.inspection import leaking_columns
+
+    if scores.y_true.ndim == 2:
+        return []
+    leaks = leaking_columns(
+        X.iloc[scores.rows], scores.y_true, task=scores.task, y_pred=scores.y_pred
+    )
+    return list(map(str, leaks.index))
 
 
 def _r2_words(estimator: Any, data: _Table) -> str:

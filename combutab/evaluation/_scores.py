@@ -37,6 +37,7 @@ _FEW = 10  # classes, for a confusion matrix
 _QUANTILES = (0.25, 0.5, 0.75, 0.9, 0.95, 1.0)
 _TOO_MANY = 20_000  # rows from which on intervals are narrow, and slow to compute
 _NEAR_ZERO = 1e-3  # of the mean's size: a target nearer to zero has no useful MAPE
+_THRESHOLDS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # of a probability
 _NO_VARIANCE = 5e-4  # an R2 nearer to zero is written as 0
 
 
@@ -97,6 +98,33 @@ class PredictionScores:
         row = self.table.loc[self.metric]
         better = row["score"] - row["baseline"]
         return bool((better if row["greater_is_better"] else -better) > 0)
+
+    @property
+    def thresholds(self) -> pd.DataFrame | None:
+        """Precision and recall by the threshold of the positive class's probability.
+
+        One row per threshold (index): ``predicted``, the share of rows that are predicted to be
+        positive, ``precision`` (NaN without such rows) and ``recall``. ``columns.name`` is the
+        positive class: 1 or True, or else the rarer one. None unless the target has two classes and
+        the estimator has probabilities.
+        """
+        if self.y_proba is None or len(self.classes) != 2 or self.y_true.ndim == 2:
+            return None
+        counts = np.array([(self.y_true == label).sum() for label in self.classes])
+        positive = positive_class(self.classes, counts)
+        is_positive = self.y_true == self.classes[positive]
+        is_predicted = self.y_proba[:, [positive]] >= np.array(_THRESHOLDS)
+        n_correct = (is_predicted & is_positive[:, None]).sum(0)
+        n_predicted = is_predicted.sum(0)
+        table = pd.DataFrame(
+            {
+                "predicted": is_predicted.mean(0),
+                "precision": n_correct / np.where(n_predicted, n_predicted, np.nan),
+                "recall": n_correct / max(1, counts[positive]),
+            },
+            index=pd.Index(_THRESHOLDS, name="threshold"),
+        )
+        return table.rename_axis(columns=self.classes[positive])
 
     def formatted(self) -> pd.DataFrame:
         """Format the table as text: the score, its interval if there is one, and the baseline."""

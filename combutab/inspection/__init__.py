@@ -7,6 +7,7 @@ from combutab.inspection._columns import (
     partial_dependence,
     permutation_importance,
 )
+from combutab.inspection._leakage import leaking_columns
 
 __all__ = [
     "Attributions",
@@ -14,6 +15,7 @@ __all__ = [
     "PermutationImportance",
     "TableMasker",
     "attributions",
+    "leaking_columns",
     "partial_dependence",
     "permutation_importance",
 ]

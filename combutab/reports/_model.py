@@ -13,13 +13,14 @@ from sklearn.base import is_classifier
 
 from combutab._version import __version__
 from combutab.core.rng import RandomState, as_generator
-from combutab.core.text import counted
+from combutab.core.text import counted, join_names
 from combutab.evaluation import PredictionScores, evaluate_predictions
 from combutab.inspection import (
     Attributions,
     PartialDependence,
     PermutationImportance,
     attributions,
+    leaking_columns,
     partial_dependence,
     permutation_importance,
 )
@@ -40,6 +41,7 @@ _CURVES = 6  # columns whose partial dependence is drawn, the most important one
 _BINS = 10  # of a calibration curve, and groups of predicted numbers
 _ENOUGH = 50  # rows for either
 _LINES = 50  # rows that are drawn (ICE)
+_UNEVEN = 0.25  # share of a class, below which the threshold of two classes matters
 _NOT_TOLD = {"callbacks", "verbose", "device", "n_jobs"}  # parameters that change no model
 
 
@@ -73,6 +75,8 @@ class ModelReport:
         Name of the model file, for the examples of its use.
     min_frequency : float
         Number of rows, or share of them, that must have a category for the report to show it.
+    leaks : Series
+        Scores of the columns that predict the target nearly perfectly by themselves.
     """
 
     model: str
@@ -87,6 +91,7 @@ class ModelReport:
     warnings: list[str] = field(default_factory=list)
     file: str = "model.safetensors"
     min_frequency: float = 5
+    leaks: pd.Series = field(default_factory=lambda: pd.Series(dtype=np.float64))
 
     @property
     def title(self) -> str:
@@ -188,6 +193,10 @@ def report_model(
     row_attributions = (
         None if explain is None else attributions(estimator, explain, X, random_state=rng)
     )
+    leaks = pd.Series(dtype=np.float64)
+    if scores is not None and y is not None and scores.y_true.ndim == 1:
+        y_pred = scores.y_pred if len(scores.y_pred) == len(frame) else None
+        leaks = leaking_columns(frame, y, task=scores.task, y_pred=y_pred, random_state=rng)
     return ModelReport(
         type(estimator).__name__,
         target,
@@ -201,6 +210,19 @@ def report_model(
         list(dict.fromkeys(map(str, warnings))),
         file,
         min_frequency,
+        leaks,
+    )
+
+
+def _describe_leaks(leaks: pd.Series) -> str:
+    """Write which columns leak the target, and what to do about it."""
+    if leaks.empty:
+        return ""
+    subject = "The column" if len(leaks) == 1 else "Each of the columns"
+    return (
+        f"{subject} {join_names(map(repr, leaks.index), 5)} predicts the target nearly perfectly "
+        "by itself. If it is known only after the target, or contains it in another form, the "
+        "scores do not apply to new rows: leave it out and train again."
     )
 
 
@@ -321,6 +343,8 @@ def model_page(report: ModelReport) -> str:
         score_rows=[] if report.scores is None else report.scores.formatted().reset_index()
         .rename(columns={"index": "metric", "95 % interval": "interval"}).to_dict("records"),
         verdict=_verdict(report.scores),
+        leaks=_describe_leaks(report.leaks),
+        thresholds=_threshold_rows(report.scores),
         said={
             "importance": _importance_said(report.importance),
             "dependences": _dependences_said(report.dependences),
@@ -351,6 +375,21 @@ def _verdict(scores: PredictionScores | None) -> str:
             "95 % interval."
         )
     return f"The model is better than the baseline: {scores_text}."
+
+
+def _threshold_rows(scores: PredictionScores | None) -> dict[str, Any] | None:
+    """Precision and recall by threshold, if one of two classes is rare."""
+    thresholds = None if scores is None else scores.thresholds
+    if scores is None or thresholds is None or scores.n_rows < _ENOUGH:
+        return None
+    share = float(np.mean(scores.y_true == thresholds.columns.name))
+    if min(share, 1 - share) >= _UNEVEN:
+        return None
+    rows = [
+        (f"{threshold:g}", *("–" if np.isnan(value) else f"{100 * value:.0f} %" for value in row))
+        for threshold, row in zip(thresholds.index, thresholds.to_numpy(), strict=True)
+    ]
+    return {"name": shorten_middle(str(thresholds.columns.name), 24), "rows": rows}
 
 
 def _confusion_rows(scores: PredictionScores | None) -> dict[str, Any] | None:

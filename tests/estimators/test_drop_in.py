@@ -105,7 +105,7 @@ TAKEN = [("three classes", values) for values in VALUES]
 TAKEN += [("two targets", values) for values in VALUES[::5]]
 
 
-@pytest.mark.parametrize(("kind", "values"), TAKEN, ids=str)
+@pytest.mark.parametrize(("kind", "values"), TAKEN)
 def test_every_value_of_scikit_learn_is_taken(kind, values):
     _fit(both(kind)[0], kind, **values)  # it is one of theirs
     model = _fit(both(kind)[1], kind, **values)
