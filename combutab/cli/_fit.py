@@ -578,8 +578,8 @@ def _print_scores(
     if leaks:
         subject = "column" if len(leaks) == 1 else "each of the columns"
         echo(
-            f"Advice: {subject} {list_names(leaks)} predicts the target nearly perfectly by itself. "
-            f"If it is known only after the target, train without it: --drop {','.join(leaks)}."
+            f"Advice: {subject} {list_names(leaks)} alone predicts the target nearly perfectly. If "
+            f"it is known only after the target, train without it: --drop {','.join(leaks)}."
         )
     elif scores.beats_baseline:
         echo(

@@ -1,5 +1,7 @@
 """Scores of predictions beside a baseline's."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -23,7 +25,13 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from combutab import MLPClassifier, MLPRegressor, PackRegressor
-from combutab.evaluation import METRICS, evaluate_held_out, evaluate_predictions, find_metric
+from combutab.evaluation import (
+    METRICS,
+    PredictionScores,
+    evaluate_held_out,
+    evaluate_predictions,
+    find_metric,
+)
 from combutab.inspection import permutation_importance
 
 RNG = np.random.default_rng(0)
@@ -331,3 +339,18 @@ def test_noise_of_a_later_level_beats_no_baseline(estimator, split):
     scores = evaluate_held_out(model, y)
     assert scores.table.loc["r2", "baseline"] == pytest.approx(0)
     assert not scores.beats_baseline
+
+
+def test_precision_and_recall_by_threshold():
+    y = np.array(["no", "no", "no", "yes", "yes"])
+    proba = np.array([0.04, 0.35, 0.75, 0.35, 0.85])
+    scores = PredictionScores(
+        "classification", "f1", pd.DataFrame(), "", 5, None, None, y, y,
+        np.column_stack([1 - proba, proba]), np.array(["no", "yes"]),
+    )  # fmt: skip
+    table = scores.thresholds
+    assert table.columns.name == "yes"
+    assert table.loc[0.3].tolist() == [0.8, 0.5, 1.0]
+    assert table.loc[0.8].tolist() == [0.2, 1.0, 0.5]
+    assert np.isnan(table.loc[0.9, "precision"])
+    assert replace(scores, y_proba=None).thresholds is None
