@@ -597,7 +597,7 @@ def _leaking_columns(scores: PredictionScores, X: pd.DataFrame) -> list[str]:
     """Find columns that alone predict the target nearly perfectly, if the model does."""
     from combutab.inspection import leaking_columns
 
-    if scores.y_true.ndim == 2:
+    if scores.y_true.ndim == 2 or scores.rows is None:
         return []
     leaks = leaking_columns(
         X.iloc[scores.rows], scores.y_true, task=scores.task, y_pred=scores.y_pred

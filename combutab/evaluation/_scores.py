@@ -108,7 +108,9 @@ class PredictionScores:
         positive class: 1 or True, or else the rarer one. None unless the target has two classes and
         the estimator has probabilities.
         """
-        if self.y_proba is None or len(self.classes) != 2 or self.y_true.ndim == 2:
+        if self.y_proba is None or self.classes is None or self.y_true.ndim == 2:
+            return None
+        if len(self.classes) != 2:
             return None
         counts = np.array([(self.y_true == label).sum() for label in self.classes])
         positive = positive_class(self.classes, counts)
