@@ -164,9 +164,10 @@ def search_faults(folder: Path) -> list[str]:
 
 
 def main(folder: str) -> int:
-    wrong = faults(Path(folder))
-    if (Path(folder) / "search.html").exists():
-        wrong += search_faults(Path(folder))
+    if not (Path(folder) / "search.html").exists():
+        print(f"{folder} has no site: it has no search.html")
+        return 1
+    wrong = faults(Path(folder)) + search_faults(Path(folder))
     print("\n".join(wrong) or f"{folder}: nothing to complain of")
     return 1 if wrong else 0
 

@@ -85,7 +85,7 @@ path = "flats.safetensors"
 model.save(path)
 same = combutab.load(path)
 assert np.array_equal(same.predict(X_test), predicted)
-print(f"saved to {path.name} and loaded again: the same predictions")
+print(f"saved to {path} and loaded again: the same predictions")
 
 # %%
 # Plot the predicted rents of the test rows against the true rents.
