@@ -164,10 +164,12 @@ def search_faults(folder: Path) -> list[str]:
 
 
 def main(folder: str) -> int:
-    if not (Path(folder) / "search.html").exists():
-        print(f"{folder} has no site: it has no search.html")
+    if not any(Path(folder).glob("*.html")):
+        print(f"{folder} has no pages")
         return 1
-    wrong = faults(Path(folder)) + search_faults(Path(folder))
+    wrong = faults(Path(folder))
+    if (Path(folder) / "search.html").exists():
+        wrong += search_faults(Path(folder))
     print("\n".join(wrong) or f"{folder}: nothing to complain of")
     return 1 if wrong else 0
 
