@@ -73,7 +73,7 @@ sphinx_gallery_conf = {
     "thumbnail_size": (640, 448),
     "image_scrapers": ("made_pages.example_pictures",),
     "reset_modules": ("made_pages.remove_example_files",),
-    "reset_modules_order": "after",
+    "reset_modules_order": "both",
     "download_all_examples": False,
     "show_signature": False,
     "remove_config_comments": True,

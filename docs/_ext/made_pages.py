@@ -23,11 +23,15 @@ from sphinx.util.typing import ExtensionMetadata
 MADE = "made"  # beside conf.py: pictures, and in extra/ what is copied to the site as it is
 
 
-def example_files(gallery: dict[str, Any]) -> list[Path]:
-    """The files that an example has written beside the scripts, where sphinx-gallery runs it."""
-    folder = Path(gallery["src_dir"], gallery["examples_dirs"][0]).resolve()
-    sources = {".py", ".md", ".txt"}
-    return [path for path in folder.iterdir() if path.is_file() and path.suffix not in sources]
+def example_files(gallery: dict[str, Any]) -> set[Path]:
+    """The files beside the scripts, where sphinx-gallery runs them."""
+    folder = Path(gallery["src_dir"], gallery["examples_dirs"]).resolve()
+    return {path for path in folder.iterdir() if path.is_file()}
+
+
+def written_files(gallery: dict[str, Any]) -> list[Path]:
+    """The files that the current example has written."""
+    return sorted(example_files(gallery) - gallery["files_before"])
 
 
 def example_pictures(block: Any, script: dict[str, Any], gallery: dict[str, Any]) -> str:
@@ -35,7 +39,7 @@ def example_pictures(block: Any, script: dict[str, Any], gallery: dict[str, Any]
     from sphinx_gallery.scrapers import figure_rst
 
     source = Path(script["src_file"])
-    pictures = [path for path in example_files(gallery) if path.suffix == ".png"]
+    pictures = [path for path in written_files(gallery) if path.suffix == ".png"]
     if not pictures:  # in a block before the last one
         return ""
     target = Path(next(script["image_path_iterator"]))
@@ -45,11 +49,14 @@ def example_pictures(block: Any, script: dict[str, Any], gallery: dict[str, Any]
     return str(figure_rst([str(target)], gallery["src_dir"], alt[1] if alt else ""))
 
 
-def remove_example_files(gallery: dict[str, Any], script: str) -> None:
+def remove_example_files(gallery: dict[str, Any], script: str | None, when: str) -> None:
     """Move an example's report to the site's reports, and delete its other files."""
+    if when == "before" or script is None:
+        gallery["files_before"] = example_files(gallery)
+        return
     reports = Path(gallery["src_dir"]) / MADE / "extra" / "reports"
     reports.mkdir(parents=True, exist_ok=True)
-    for path in example_files(gallery):
+    for path in written_files(gallery):
         if path.suffix == ".html":
             path.replace(reports / f"{Path(script).stem}.html")
         else:
