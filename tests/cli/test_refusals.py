@@ -349,14 +349,17 @@ def test_bugs_are_not_reported_as_user_errors(monkeypatch):
 @pytest.mark.parametrize(
     ("command", "writer", "place", "left"),
     [
-        (COMPARE, (MLPClassifier, "save"), "combutab-compare", {"combutab-compare/journal.jsonl"}),
+        (
+            COMPARE, (core_files, "write_tensors"),
+            "combutab-compare", {"combutab-compare/journal.jsonl"},
+        ),
         (
             f"{COMPARE} --report new.html", (Path, "write_text"),
             "new.html", {"combutab-compare/journal.jsonl"},
         ),
         (f"{EVALUATE} --learners linear -o note", (Path, "write_text"), "note", set()),
         (SYNTH, (pd.DataFrame, "to_csv"), "out.csv", set()),
-        (f"{SYNTH} --save new", (CTGAN, "save"), "new", set()),
+        (f"{SYNTH} --save new", (core_files, "write_tensors"), "new", set()),
         (IMPUTE, (pd.DataFrame, "to_csv"), "out.csv", set()),
     ],
 )  # fmt: skip

@@ -168,8 +168,7 @@ def test_the_command_makes_and_reads_it(registered, tmp_path, monkeypatch, capsy
     assert main(["synth", "table.csv", "-o", "made.csv", *options]) == 2
     assert "'averaged' is not one of 'ctgan', 'tvae'" in capsys.readouterr().err
     assert main(["sample", "model", "-o", "again.csv"]) == 2
-    says = "model holds a Averaged, which cannot make rows; give a file that `combutab synth"
-    assert says in capsys.readouterr().err
+    assert "cannot make rows" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def test_ctrl_c_and_a_full_disk_leave_nothing(model, tmp_path, before):
 
 def test_bad_output_path_is_refused_before_sampling(model, tmp_path):
     with (
-        mock.patch.object(type(model), "sampler", side_effect=AssertionError("drawn")),
+        mock.patch.object(type(model), "_sampler", side_effect=AssertionError("drawn")),
         pytest.raises(FileNotFoundError, match="none does not exist"),
     ):
         model.sample(3, out=tmp_path / "none" / "rows.parquet")

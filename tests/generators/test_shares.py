@@ -324,7 +324,7 @@ def test_rows_that_are_not_found_are_told(models):
 )
 def test_bad_shares_are_refused_before_sampling(shares, says, models, monkeypatch):
     model = fitted(models, next(iter(EVERY.args[1])))
-    monkeypatch.setattr(type(model), "sampler", lambda self: pytest.fail("drawn"))
+    monkeypatch.setattr(type(model), "_sampler", lambda self: pytest.fail("drawn"))
     with pytest.raises(ValueError, match=says):
         model.sample(10, shares=shares, conditions={"flag": True}, balance="kind")
 
