@@ -85,6 +85,8 @@ def leaking_columns(
     seed = int(rng.integers(2**31))
     if is_classification:
         target = np.unique(target, return_inverse=True)[1]
+    else:
+        target = _scale(target.astype(np.float64))
     n_least = np.bincount(target).min() if is_classification else len(target)
     if n_least < _FOLDS or np.all(target == target[0]):
         return pd.Series(dtype=np.float64)
@@ -104,13 +106,21 @@ def leaking_columns(
 
 
 def _as_numbers(column: pd.Series) -> np.ndarray:
-    """Convert a column to float64; text and categories become codes, rare ones a common code."""
+    """Scale numbers and dates to 0 to 1, and give other values codes, rare ones the same code."""
     if pd.api.types.is_datetime64_any_dtype(column.dtype):
-        times = column.dt.as_unit("ns").astype("int64").astype(np.float64)
-        return times.where(column.notna()).to_numpy()
+        return _scale(column.astype("int64").where(column.notna()).to_numpy(dtype=np.float64))
     if pd.api.types.is_numeric_dtype(column.dtype):
-        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-        return np.where(np.isfinite(values), values, np.nan)
+        return _scale(column.to_numpy(dtype=np.float64, na_value=np.nan))
     codes = pd.factorize(column.astype(str))[0]
     is_rare = np.bincount(codes)[codes] < _FOLDS
     return np.where(is_rare, -1.0, codes)
+
+
+def _scale(values: np.ndarray) -> np.ndarray:
+    """Scale finite numbers to 0 to 1, as trees compute in float32; the others become missing."""
+    is_finite = np.isfinite(values)
+    if not is_finite.any():
+        return np.zeros(len(values))
+    values = np.where(is_finite, values, np.nan) / (np.abs(values[is_finite]).max() or 1.0)
+    values -= np.nanmin(values)
+    return values / (np.nanmax(values) or 1.0)

@@ -37,6 +37,14 @@ def test_missing_and_infinite_cells_are_no_leak():
     assert leaking_columns(table, RNG.normal(size=100), task="regression").empty
 
 
+def test_extreme_values_are_scaled():
+    seconds = np.datetime64("3024-01-01") + (86400 * NUMBERS).astype("timedelta64[s]")
+    days = pd.Series(seconds).mask(TABLE.index % 7 == 0)
+    table = pd.DataFrame({"large": 1e300 * NUMBERS, "far": days, "empty": np.full(400, np.nan)})
+    assert leaking_columns(table, NUMBERS, task="regression").index.tolist() == ["large"]
+    assert leaking_columns(table, 1e200 * NUMBERS, task="regression").index.tolist() == ["large"]
+
+
 def test_poor_predictions_rule_out_leaks():
     assert leaking_columns(TABLE, NUMBERS, task="regression", y_pred=np.zeros(400)).empty
     assert not leaking_columns(TABLE, NUMBERS, task="regression", y_pred=NUMBERS).empty
