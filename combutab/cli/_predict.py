@@ -46,12 +46,16 @@ class PredictOptions(ModelOptions):
     -------
     proba
         Also write the predicted probability of each class.
+    coverage : SHARE
+        Also write an interval for each row (a classifier: a set of labels) that contains the target
+        with this probability, such as 0.9.
     keep : COLUMNS
         Columns of DATA to write beside the predictions, separated by commas; '*' for all.
     """
 
     out: _options.Out
     proba: bool = False
+    coverage: float | None = None
     keep: _options.Columns = None
     guard_formulas: bool = False
 
@@ -83,6 +87,8 @@ def predict(options: PredictOptions) -> None:
     started = time.perf_counter()
     out = options.out
     _options.check_ending(out)
+    if options.coverage is not None and not 0 < options.coverage < 1:
+        raise UserError(f"--coverage must be between 0 and 1, got {options.coverage}")
     _options.check_outputs({"OUT": out}, {"MODEL": options.model, "DATA": options.data})
     data = read_for_model(options)
 
@@ -101,7 +107,8 @@ def predict(options: PredictOptions) -> None:
     with refusals(ValueError, TypeError, prefix=f"{options.data}: "):
         y_pred = estimator.predict(X)
         probabilities = estimator.predict_proba(X) if options.proba else None
-    predictions = _prediction_table(y_pred, probabilities, estimator, data.target)
+        regions = None if options.coverage is None else _regions(estimator, X, options.coverage)
+    predictions = _prediction_table(y_pred, probabilities, regions, estimator, data.target)
     for name in predictions:
         if name in columns:
             raise UserError(
@@ -139,8 +146,26 @@ def read_for_model(options: ModelOptions) -> ModelData:
     return ModelData(estimator, forms, known_target, table, table_forms, file)
 
 
+def _regions(estimator: Any, X: pd.DataFrame, coverage: float) -> np.ndarray:
+    """Intervals, (n, ..., 2), or sets of labels, (n, n_classes)."""
+    predict = getattr(estimator, "predict_set", None) or estimator.predict_interval
+    try:
+        regions: np.ndarray = predict(X, coverage)
+    except ValueError as error:
+        raise UserError(
+            f"--coverage {coverage}: `combutab fit` set too few rows aside (0.9 needs 9 rows, 0.99 "
+            "needs 99), or the model has several labels per row. Fit to a table of 200 rows or "
+            "more, or with --model pack"
+        ) from error
+    return regions
+
+
 def _prediction_table(
-    y_pred: np.ndarray, probabilities: np.ndarray | None, estimator: Any, target: Targets
+    y_pred: np.ndarray,
+    probabilities: np.ndarray | None,
+    regions: np.ndarray | None,
+    estimator: Any,
+    target: Targets,
 ) -> pd.DataFrame:
     import pandas as pd
 
@@ -159,6 +184,13 @@ def _prediction_table(
             f"probability_{label}": column_probabilities
             for label, column_probabilities in zip(labels, probabilities.T, strict=True)
         }
+    if regions is not None and hasattr(estimator, "classes_"):
+        labels = estimator.classes_.tolist()
+        columns |= {f"in_set_{label}": sets for label, sets in zip(labels, regions.T, strict=True)}
+    elif regions is not None:
+        ends = regions.reshape(len(regions), -1, 2).transpose(1, 2, 0)
+        for predicted, (low, high) in zip(list(columns), ends, strict=True):
+            columns |= {f"{predicted}_low": low, f"{predicted}_high": high}
     return pd.DataFrame(columns)
 
 

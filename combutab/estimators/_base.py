@@ -42,15 +42,18 @@ from combutab.core.splits import (
     group_codes,
     random_hold_out,
     shuffled_folds,
+    validation_parts,
     validation_splits,
 )
 from combutab.core.world import broadcast, plain_parameters, sharing
+from combutab.estimators._conformal import learn_scores
 from combutab.estimators._fitted import (
     Fitted,
     Unfinished,
     build_network,
     held_out_answers,
     unfinished,
+    validation_outputs,
 )
 from combutab.estimators._initial import initial_states
 from combutab.estimators._jobs import (
@@ -158,6 +161,12 @@ class Prepared:
         if self.stream is not None:
             return self.stream.n_rows
         return min(len(train) for train, _ in self.splits)
+
+    def val_parts(self, train: Tensor, val: Tensor, n_parts: int) -> Tensor:
+        """Divide the validation rows of a split into parts, (n_val,)."""
+        if self.out_of_fold is not None:
+            return self.out_of_fold.parts(self.rows.y, train, val, n_parts)
+        return torch.from_numpy(validation_parts(self.rows.y[val].numpy(), n_parts))
 
     def count_repeated_rows(self, X: Any, y: Any) -> int:
         """Count the validation rows of the given table that are also training rows."""
@@ -629,9 +638,9 @@ class BaseMLP(Fitted):
         for seed, start, (train, val) in zip(seeds, starts, cycle(prepared.splits)):
             parts = None
             # An earlier fit has chosen the first weights of a warm start by all validation rows.
-            if mode.is_new and prepared.out_of_fold is not None and val is not None:
+            if mode.is_new and val is not None:
                 n_parts = N_PARTS if scorer is None else N_PARTS_SCORER
-                parts = prepared.out_of_fold.parts(prepared.rows.y, train, val, n_parts)
+                parts = prepared.val_parts(train, val, n_parts)
             plans.append(
                 MemberPlan(
                     seed=seed,
@@ -692,8 +701,12 @@ class BaseMLP(Fitted):
         optional = {"loss_curve_", held_out, "oof_folds_", "oof_groups_", "oof_n_repeated_"}
         with uninterrupted():
             attributes = self._fitted_attributes(job, results, is_new=mode.is_new)
-            if results[0].held_out is not None and job.out_of_fold is not None:
-                attributes[held_out] = held_out_answers(job, results, self.target_)
+            outputs = validation_outputs(job, results)
+            attributes["_conformal"] = (
+                learn_scores(self.target_, outputs, job.rows) if outputs else []
+            )
+            if outputs and job.out_of_fold is not None:
+                attributes[held_out] = held_out_answers(job.out_of_fold, outputs, self.target_)
                 n_folds = 1 if job.out_of_fold.same_rows else len(results)
                 attributes |= job.out_of_fold.attributes(job.plans[:n_folds])
             for name in optional & vars(self).keys():

@@ -24,12 +24,15 @@ from sklearn.utils.multiclass import (
     _check_partial_fit_first_call,
     check_classification_targets,
 )
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from combutab._model_files import loadable
 from combutab.core.files import kind
 from combutab.core.parameters import SHARE, parameter
 from combutab.core.scorers import class_scorer, scorer_name
+from combutab.estimators._conformal import ConformalScores, thresholds
 from combutab.estimators._docs import document
 from combutab.estimators._fitted import scored_outputs
 from combutab.estimators._jobs import Job
@@ -177,6 +180,26 @@ class ClassTarget(Target):
             return (probabilities > 0.5).astype(np.int64)
         return self.classes[probabilities.argmax(1)]
 
+    def nonconformity(self, raw: Tensor, y: Tensor) -> Tensor:
+        if self.multilabel:
+            return torch.zeros(len(y), 0)
+        return _surprise(self.answer(raw)).gather(1, y.reshape(-1, 1).long())
+
+    def score_groups(self, y: np.ndarray) -> list[tuple[int, np.ndarray]]:
+        """All rows, and the rows of each class; none with multi-label targets."""
+        if self.multilabel:
+            return []
+        labels = y.reshape(-1).astype(np.int64)
+        ends = np.cumsum(np.bincount(labels, minlength=len(self.classes)))[:-1]
+        by_class = np.split(np.argsort(labels, kind="stable"), ends)
+        return [(0, np.arange(len(y))), *((0, rows) for rows in by_class)]
+
+    def region(self, raw: Tensor, thresholds: Tensor, **numbers: Tensor) -> Tensor:
+        """Sets of labels, (n, n_classes) boolean, with the most probable one in any case."""
+        probabilities = self.answer(raw)
+        likeliest = one_hot(probabilities.argmax(1), len(self.classes))
+        return (_surprise(probabilities) <= thresholds) | (likeliest > 0)
+
     def held_out(self, raw: Tensor) -> np.ndarray:
         probabilities: np.ndarray = self.answer(raw).numpy()
         return probabilities
@@ -187,6 +210,10 @@ class ClassTarget(Target):
             raise ValueError("classes must be a list of labels")
         if not labels or len(set(labels)) != len(labels):
             raise ValueError(f"classes must differ, got {str(labels)[:100]}")
+
+
+def _surprise(probabilities: Tensor) -> Tensor:
+    return -torch.log(probabilities.clamp_min(torch.finfo(torch.float64).tiny))
 
 
 class LabelCounts(TargetLearner):
@@ -394,8 +421,10 @@ CLASS_WEIGHT = (dict, list, StrOptions({"balanced"}), None)
 class ClassPredictions(ClassifierMixin):
     """Predictions of a ``ClassTarget``."""
 
+    classes_: np.ndarray
     target_: ClassTarget
     _raw: Callable[[Any], Tensor]  # a table -> raw outputs, (n_networks, n_samples, n_outputs)
+    _conformal: Sequence[ConformalScores] = ()  # of all rows, and of those of each class
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Predict class probabilities, averaged over networks.
@@ -422,6 +451,70 @@ class ClassPredictions(ClassifierMixin):
         """Predict labels, (n_samples,), or a 0/1 matrix for multi-label targets."""
         raw = self._raw(X)
         return self.target_.predict(raw)
+
+    def predict_set(self, X: Any, coverage: float = 0.9, *, per_class: bool = False) -> np.ndarray:
+        """Predict a set of labels for each row that contains its label with a chosen probability.
+
+        The sets are conformal: they contain the most probable label, and all labels with a
+        probability above a threshold. The threshold is chosen by the predictions of networks for
+        rows that ``fit`` set aside from their training, in folds or as validation rows.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+            Rows to predict.
+        coverage : float, default=0.9
+            Smallest share of the sets that should contain the label of their row, between 0 and 1.
+            If the classifier is more accurate than that, most sets have one label.
+        per_class : bool, default=False
+            Whether the coverage holds for the rows of each class. Otherwise it holds for all rows
+            together, and can be smaller for rare classes. Sets are larger with True.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Booleans, in the order of ``classes_``: whether the set contains the label.
+
+        Raises
+        ------
+        ValueError
+            If ``fit`` set no rows aside, or too few (of a class): a coverage of 0.9 needs 9 rows,
+            0.99 needs 99. If targets are multi-label.
+
+        Notes
+        -----
+        The coverage is an average over new rows. It assumes that new rows come from the same
+        distribution as the rows set aside, independently of them; see
+        `MLPRegressor.predict_interval`. With ``class_weight`` or ``sample_weight``, it is that of
+        the weighted table.
+
+        References
+        ----------
+        Sadinle, Lei and Wasserman (2019), "Least ambiguous set-valued classifiers with bounded
+        error levels" (arXiv 1609.00451).
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from combutab import MLPClassifier
+        >>> X, y = load_iris(return_X_y=True, as_frame=True)
+        >>> clf = MLPClassifier(early_stopping=True, random_state=0).fit(X, y)
+        >>> [clf.classes_[labels].tolist() for labels in clf.predict_set(X[:2], coverage=0.9)]
+        [[0], [0]]
+        """
+        check_is_fitted(self)
+        limits = self._thresholds(coverage, per_class)
+        return self.target_.region(self._raw(X), limits).numpy()
+
+    def _thresholds(self, coverage: float, per_class: bool = False) -> Tensor:
+        if self.target_.multilabel:
+            raise ValueError(
+                "sets of labels need one label per row, and the targets are multi-label; use "
+                "predict_proba, or fit one classifier per label"
+            )
+        rows = ["rows", *(f"rows of class {label!r}" for label in self.classes_.tolist())]
+        chosen = slice(1, None) if per_class else slice(1)
+        return thresholds(self, coverage, rows[chosen], self._conformal[chosen])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy, the share of rows whose predicted labels are right.

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from combutab._version import __version__
 from combutab.core.files import whole_file
+from combutab.estimators._targets import Answer
 from combutab.nn import ActivationSpec, TableNetwork, build_activation
 from combutab.preprocessing import CIRCLE_STEPS, QUARTERS, TableEncoder, calendar_phases
 
@@ -403,13 +404,22 @@ class Exports(BaseEstimator):
         check_is_fitted(self)
         return self._exported(None).eval()
 
-    def to_onnx(self, path: str | os.PathLike[str] | None = None) -> onnx.ModelProto | None:
+    @abstractmethod
+    def _thresholds(self, coverage: float) -> Tensor:
+        """Thresholds of nonconformity scores, for intervals or sets of labels."""
+
+    def to_onnx(
+        self, path: str | os.PathLike[str] | None = None, *, coverage: float | None = None
+    ) -> onnx.ModelProto | None:
         """Convert the fitted estimator, including its encoding, to an ONNX model.
 
         Parameters
         ----------
         path : str or path, optional
             File to write. After an error there is no incomplete file.
+        coverage : float, optional
+            Coverage of an additional output: "prediction_interval", as ``predict_interval`` of a
+            regressor, or "prediction_set", as ``predict_set`` of a classifier.
 
         Returns
         -------
@@ -433,7 +443,8 @@ class Exports(BaseEstimator):
         ImportError
             If onnx or onnxscript is not installed: ``pip install onnx onnxscript onnxruntime``.
         ValueError
-            If ONNX cannot express an activation (the message names it), a column is free text, its
+            If ``predict_interval`` or ``predict_set`` refuses the coverage, ONNX cannot express an
+            activation (the message names it), a column is free text, its
             name is not possible for an input, two of its categories with different types have the
             same text, or the weights take 2 GB or more.
         OSError
@@ -463,8 +474,10 @@ class Exports(BaseEstimator):
         """
         check_is_fitted(self)
         classes = getattr(self, "classes_", None)
+        thresholds = None if coverage is None else self._thresholds(coverage)
         with nullcontext() if path is None else whole_file(path) as file:
-            model = make_onnx(self._exported(torch.float32).eval(), type(self).__name__, classes)
+            module = self._exported(torch.float32).eval()
+            model = make_onnx(module, type(self).__name__, classes, thresholds)
             if file is None:
                 return model
             file.write_bytes(model.SerializeToString())
@@ -477,8 +490,15 @@ _LOGGERS = ("torch.onnx", "onnxscript")  # which tell of what they skip
 _MOST = 2**31 - 2**20  # bytes of a protocol buffer, less those of the graph
 
 
-def make_onnx(module: TableModule, name: str, classes: np.ndarray | None) -> onnx.ModelProto:
+def make_onnx(
+    module: TableModule,
+    name: str,
+    classes: np.ndarray | None,
+    thresholds: Tensor | None = None,
+) -> onnx.ModelProto:
     """The model; ``name`` is the estimator's class, ``classes`` are a classifier's labels.
+
+    With ``thresholds`` there is an output of conformal intervals or sets of labels.
 
     Raises
     ------
@@ -502,7 +522,7 @@ def make_onnx(module: TableModule, name: str, classes: np.ndarray | None) -> onn
         )
     inputs = _Inputs()
     inputs.add_columns(module.encoder)
-    inner = compose.add_prefix(_traced(module, is_classifier=classes is not None), _OWN)
+    inner = compose.add_prefix(_traced(module, classes is not None, thresholds), _OWN)
     nodes, outputs = inputs.nodes, []
     constants = [*inputs.constants, *inner.graph.initializer]
     tables = [columns for columns in (inputs.numbers, inputs.codes) if columns]
@@ -510,6 +530,8 @@ def make_onnx(module: TableModule, name: str, classes: np.ndarray | None) -> onn
         nodes.append(helper.make_node("Concat", columns, [table.name], axis=1))
     nodes += inner.graph.node
     names = ["variable"] if classes is None else ["label", "probabilities"]
+    if thresholds is not None:
+        names.append("prediction_interval" if classes is None else "prediction_set")
     for value, output in zip(inner.graph.output, names, strict=True):
         kind, shape = value.type.tensor_type.elem_type, value.type.tensor_type.shape.dim
         node = helper.make_node("Identity", [value.name], [output])
@@ -554,28 +576,35 @@ class _Traced(nn.Module):
     most probable one, (n,); of several labels each is 0 or 1, (n, n_labels).
     """
 
-    def __init__(self, module: TableModule, *, is_classifier: bool) -> None:
+    def __init__(self, module: TableModule, is_classifier: bool, thresholds: Tensor | None) -> None:
         super().__init__()
         self.module, self.is_classifier = module, is_classifier
+        self.thresholds: Tensor | None
+        self.register_buffer("thresholds", thresholds)
 
     def forward(self, first: Tensor, second: Tensor | None = None) -> tuple[Tensor, ...]:
         if not self.module.encoding.n_numeric:
             first, second = first[:, :0].double(), first
-        answer = self.module(first, second)
+        raw = self.module.raw(first, second)
+        answer = self.module.answer(raw)
+        region: tuple[Tensor, ...] = ()
+        if self.thresholds is not None:
+            assert isinstance(self.module.answer, Answer)
+            region = (self.module.answer.region(raw, self.thresholds),)
         if not self.is_classifier:
-            return (answer if answer.ndim == 2 else answer.unsqueeze(1),)
+            return (answer if answer.ndim == 2 else answer.unsqueeze(1), *region)
         if getattr(self.module.answer.target, "multilabel", False):
             return (answer > 0.5).long(), answer
-        return answer.argmax(1), answer
+        return (answer.argmax(1), answer, *region)
 
 
-def _traced(module: TableModule, *, is_classifier: bool) -> onnx.ModelProto:
+def _traced(module: TableModule, is_classifier: bool, thresholds: Tensor | None) -> onnx.ModelProto:
     """The module by torch's exporter."""
     numbers = torch.zeros(2, module.encoding.n_numeric, dtype=torch.float64)
     codes = torch.zeros(2, len(module.encoder.category_maps_), dtype=torch.int64)
     inputs = [table for table in (numbers, codes) if table.shape[1]]
     try:
-        return export(inputs, _Traced(module, is_classifier=is_classifier).eval())
+        return export(inputs, _Traced(module, is_classifier, thresholds).eval())
     except torch.onnx.errors.OnnxExporterError as error:
         for net in module.networks:
             assert isinstance(net, TableNetwork)
@@ -767,7 +796,7 @@ class _Inputs:
 
 _NAT = -(2**63)  # what NumPy's NaT is as int64
 _PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
-_OUTPUTS = ("label", "probabilities", "variable")
+_OUTPUTS = ("label", "probabilities", "variable", "prediction_interval", "prediction_set")
 
 
 def _input_names(columns: Sequence[str]) -> list[str]:

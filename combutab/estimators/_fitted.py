@@ -38,8 +38,9 @@ from combutab.core.files import (
 )
 from combutab.core.state import unpack
 from combutab.core.threads import limit_threads, network_threads
+from combutab.estimators._conformal import ConformalScores, check_scores
 from combutab.estimators._export import Exports, TableModule
-from combutab.estimators._jobs import Job
+from combutab.estimators._jobs import Job, OutOfFold
 from combutab.estimators._parameters import Parameters
 from combutab.estimators._targets import Answer, Target
 from combutab.nn import NTK, ActivationSpec, Member, MLPSpec, NetworkSpec, TableNetwork
@@ -51,23 +52,30 @@ from combutab.training import MemberResult, is_per_step
 _ROWS = 2048  # looked at, and computed at a time
 
 
-def held_out_answers(job: Job, results: Sequence[MemberResult], target: Target) -> np.ndarray:
-    """Predictions of members for the rows that they set aside, (n_given, ...), NaN for others.
+def validation_outputs(job: Job, results: Sequence[MemberResult]) -> list[tuple[Tensor, Tensor]]:
+    """Positions of validation rows, and raw outputs, (n_networks, n, n_outputs), of their members.
 
-    Each row is predicted by an epoch, and with a temperature, that was chosen without it.
+    Each row is predicted by an epoch, and with a temperature, that was chosen without it. It is
+    empty without validation rows.
     """
-    assert job.out_of_fold is not None
     raws = [result.held_out.double() for result in results if result.held_out is not None]
     rows = [plan.val_rows for plan in job.plans[: len(raws)] if plan.val_rows is not None]
-    if job.out_of_fold.same_rows:  # all members predict the same rows
+    if raws and not job.has_folds:  # all members predict the same rows
         rows, raws = rows[:1], [torch.stack(raws)]
     else:
         raws = [raw[None] for raw in raws]
-    predictions = [target.held_out(raw) for raw in raws]
-    values = np.full((len(job.out_of_fold.rows), *predictions[0].shape[1:]), np.nan)
-    for positions, predicted in zip(rows, predictions, strict=True):
+    return list(zip(rows, raws, strict=True))
+
+
+def held_out_answers(
+    out_of_fold: OutOfFold, outputs: Sequence[tuple[Tensor, Tensor]], target: Target
+) -> np.ndarray:
+    """Predictions for the rows that were set aside, (n_given, ...), NaN for others."""
+    predictions = [target.held_out(raw) for _, raw in outputs]
+    values = np.full((len(out_of_fold.rows), *predictions[0].shape[1:]), np.nan)
+    for (positions, _), predicted in zip(outputs, predictions, strict=True):
         values[positions.numpy()] = predicted
-    return job.out_of_fold.in_given_order(values)
+    return out_of_fold.in_given_order(values)
 
 
 @torch.inference_mode()
@@ -218,6 +226,7 @@ _PROGRESS = {
     "n_idle": _COUNT,
     "learning_rate": nullable(number()),
 }
+CONFORMAL = optional(several(kind(ConformalScores)))
 # all that fit sets besides: a file that names others is refused
 _FITTED = {
     "t_": _LONG,
@@ -231,6 +240,7 @@ _FITTED = {
     "_trained": pair(several(ACTIVATION, 1), choice(*PRECISIONS)),
     "_architecture": kind(dict),
     "_seeded": nullable(whole(0, 2**64)),
+    "_conformal": CONFORMAL,
 }
 
 
@@ -313,6 +323,7 @@ class Fitted(LearnedTable, Parameters, Exports, Loadable):
 
     _target_class: ClassVar[type[Target]]
     _given_outputs: Tensor | None = None  # replace those of the network
+    _conformal: Sequence[ConformalScores]
 
     def _fitted_attributes(
         self, job: Job, results: Sequence[MemberResult], *, is_new: bool
@@ -416,6 +427,8 @@ class Fitted(LearnedTable, Parameters, Exports, Loadable):
           means of ``min_frequency`` neighbouring rows;
         - for dates, the time zone, and the parts that vary;
         - all labels of a classifier, or mean and standard deviation of a regressor's targets;
+        - up to 1,000 quantiles of the prediction errors on rows set aside (for classifiers, also of
+          each class), rounded up to three digits, for intervals and sets of labels;
         - the losses, the scores and the parameters;
         - the weights, which were trained on all rows. What can be computed from them about single
           rows is not bounded.
@@ -475,6 +488,7 @@ class Fitted(LearnedTable, Parameters, Exports, Loadable):
                 raise ValueError(
                     f"{name} is {str(expected)[:100]}, the rest of it has {str(actual)[:100]}"
                 )
+        check_scores(self.target_, self._conformal)
         for state in self._states:
             check_layers(state, spec.array_shapes())
         net = self.network()

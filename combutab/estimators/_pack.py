@@ -63,9 +63,16 @@ from combutab.estimators._base import (
 )
 from combutab.estimators._boosting import Trees
 from combutab.estimators._classifier import CLASS_WEIGHT, ClassPredictions, MLPClassifier
+from combutab.estimators._conformal import ConformalScores, check_scores, learn_scores
 from combutab.estimators._docs import document
 from combutab.estimators._export import Exports, TableModule
-from combutab.estimators._fitted import LearnedTable, build_network, raw_outputs
+from combutab.estimators._fitted import (
+    CONFORMAL,
+    LearnedTable,
+    build_network,
+    held_out_answers,
+    raw_outputs,
+)
 from combutab.estimators._jobs import OutOfFold, Scorer, output_scorer
 from combutab.estimators._pack_training import (
     BOOSTING,
@@ -100,6 +107,7 @@ _MOST = 2**16  # networks that a file may ask for
 _FITTED = {
     "validation_loss_": nullable(number()),
     "best_member_validation_loss_": nullable(number()),
+    "_conformal": CONFORMAL,
 }
 _GROUP = {
     "n_members": whole(1, _MOST),
@@ -150,6 +158,7 @@ class _Kept(LearnedTable, FittedHTML, CallbackSupport, DeclaredParameters, Expor
     history_: pd.DataFrame
     _groups: list[BaseMLP]
     _trees: list[Trees]
+    _conformal: Sequence[ConformalScores]
     _selected: list[int]  # positions in the groups' networks and then the trees; they may repeat
 
 
@@ -524,15 +533,13 @@ class BasePack(_Kept):
             self._take_groups(groups, trees, selected)
             for name in (target.held_out_name, "oof_folds_", "oof_groups_", "oof_n_repeated_"):
                 self.__dict__.pop(name, None)
+            outputs = chosen.out_of_fold
+            self._conformal = learn_scores(target, outputs, members[0].job.rows) if outputs else []
             if of_rows is not None:
                 n_folds = 1 + max(member.history.fold for member in members)
                 plans = [member.job.plans[0] for member in members[:n_folds]]
                 self.__dict__.update(of_rows.attributes(plans))
-                rows = torch.cat([rows for rows, _ in chosen.out_of_fold])
-                values = [target.held_out(raw) for _, raw in chosen.out_of_fold]
-                predictions = np.full((len(of_rows.rows), *values[0].shape[1:]), np.nan)
-                predictions[rows] = np.concatenate(values)
-                setattr(self, target.held_out_name, of_rows.in_given_order(predictions))
+                setattr(self, target.held_out_name, held_out_answers(of_rows, outputs, target))
         if interrupted:
             warnings.warn(
                 "Training interrupted by user: the best weights so far are kept.", stacklevel=4
@@ -651,6 +658,8 @@ class BasePack(_Kept):
         self.best_member_validation_loss_ = saved.fitted["best_member_validation_loss_"]
         self.history_, self.members_ = saved.history, _read_table(header["members"])
         self._take_groups(groups, trees, list(header["selected"]))
+        self._conformal = saved.fitted.get("_conformal", [])
+        check_scores(self.target_, self._conformal)
 
     def _fit_facts(self) -> dict[str, str]:
         chosen = self.members_[self.members_["weight"] > 0]

@@ -307,7 +307,7 @@ def make_members(
 ) -> list[PackMember]:
     """Make the job and the history of each member; members have the folds in turn.
 
-    Validation rows of the table itself are divided into ``n_parts`` for scores.
+    Validation rows are divided into ``n_parts`` for scores.
 
     Networks that only differ in the scale of their initial frequencies have the same shape, so that
     they are trained together.
@@ -318,11 +318,11 @@ def make_members(
         train, val = prepared.splits[fold]
         job = fold_job(estimator, prepared, fold)
         parts = None
-        if prepared.out_of_fold is not None and val is not None:
-            parts = prepared.out_of_fold.parts(prepared.rows.y, train, val, n_parts)
+        if val is not None:
+            parts = prepared.val_parts(train, val, n_parts)
         history = MemberHistory(job.config.loss, job.config.max_epochs, fold, parts)
         if val is not None:
-            plans = tuple(replace(plan, scorer=history) for plan in job.plans)
+            plans = tuple(replace(plan, scorer=history, val_parts=None) for plan in job.plans)
             job = replace(job, config=replace(job.config, score="scorer"), plans=plans)
         if isinstance(job.spec, MLPSpec):
             scale = job.spec.frequency_scale

@@ -89,6 +89,10 @@ class Target(ABC):
         """The arrays that ``answer`` takes, which an exported module has as buffers."""
         return {}
 
+    def constants(self) -> dict[str, Tensor]:
+        """``numbers`` as tensors."""
+        return {name: torch.from_numpy(values) for name, values in self.numbers().items()}
+
     @abstractmethod
     def answer(self, raw: Tensor, **numbers: Tensor) -> Tensor:
         """Raw outputs (n_networks, n, n_raw_outputs) -> probabilities or numbers, averaged."""
@@ -96,6 +100,24 @@ class Target(ABC):
     @abstractmethod
     def predict(self, raw: Tensor) -> np.ndarray:
         """Raw outputs (n_networks, n, n_raw_outputs) -> predicted targets."""
+
+    @abstractmethod
+    def nonconformity(self, raw: Tensor, y: Tensor) -> Tensor:
+        """Nonconformity scores, large if the prediction is far from y.
+
+        Raw outputs (n_networks, n, n_raw_outputs), encoded targets (n, ...) -> (n, n_scores)
+        """
+
+    @abstractmethod
+    def score_groups(self, y: np.ndarray) -> list[tuple[int, np.ndarray]]:
+        """Columns of nonconformity scores and positions of rows that have a threshold together."""
+
+    @abstractmethod
+    def region(self, raw: Tensor, thresholds: Tensor, **numbers: Tensor) -> Tensor:
+        """Interval or set of the targets whose nonconformity is at most a threshold.
+
+        Raw outputs (n_networks, n, n_raw_outputs), (n_thresholds,) -> (n, ...)
+        """
 
     def held_out(self, raw: Tensor) -> np.ndarray:
         """Predictions to store for rows that a network has not trained on."""
@@ -155,6 +177,10 @@ class Answer(nn.Module):
 
     def forward(self, raw: Tensor) -> Tensor:
         return self.target.answer(raw, **dict(self.named_buffers()))
+
+    def region(self, raw: Tensor, thresholds: Tensor) -> Tensor:
+        """Conformal intervals or sets of labels."""
+        return self.target.region(raw, thresholds, **dict(self.named_buffers()))
 
 
 # ---- y as arrays ---------------------------------------------------------------------------------

@@ -200,7 +200,7 @@ def report_model(
     return ModelReport(
         type(estimator).__name__,
         target,
-        {**(facts or {}), **model_facts(estimator)},
+        {**(facts or {}), **model_facts(estimator), **_uncertainty_facts(estimator, X)},
         scored or f"The scores and importances are computed on {counted(len(frame), 'row')}.",
         scores,
         importance,
@@ -271,6 +271,24 @@ def model_facts(estimator: Any) -> dict[str, str]:
         f"{name} {library_version}" for name, library_version in versions().items()
     )
     return facts
+
+
+def _uncertainty_facts(estimator: Any, X: Any) -> dict[str, str]:
+    """Mean size of the conformal intervals or sets of labels, if the estimator has them."""
+    predict = getattr(estimator, "predict_interval", None) or getattr(
+        estimator, "predict_set", None
+    )
+    try:
+        regions = None if predict is None else predict(X, coverage=0.9)
+    except ValueError:  # no rows were set aside, or there are several labels per row
+        regions = None
+    if regions is None:
+        return {}
+    if is_classifier(estimator):
+        return {"90 % sets of labels": f"{regions.sum(1).mean():.2f} labels on average"}
+    half_widths = np.ptp(regions, axis=-1).reshape(len(regions), -1).mean(0) / 2
+    sizes = ", ".join(f"± {number(size)}" for size in half_widths)
+    return {"90 % prediction intervals": f"{sizes} on average"}
 
 
 def _is_default(value: Any, default: Any) -> bool:

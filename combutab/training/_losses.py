@@ -58,6 +58,16 @@ class Loss:
         """(..., n_outputs) -> the point prediction that a score compares with y."""
         return raw
 
+    def widths(self, raw: Tensor) -> tuple[Tensor, Tensor]:
+        """Expected sizes of residuals below and above the prediction, up to a common factor.
+
+        Shape
+        -----
+        (n_networks, n, n_outputs) -> (n, n_targets) and (n, n_targets)
+        """
+        ones = torch.ones_like(self.point(raw)[0])
+        return ones, ones
+
     def average(self, raw: Tensor, n_heads: int) -> Tensor:
         """Return the raw outputs whose prediction is the average prediction of the heads.
 
@@ -126,6 +136,10 @@ class Poisson(Loss):
     def point(self, raw: Tensor) -> Tensor:
         return torch.exp(raw)
 
+    def widths(self, raw: Tensor) -> tuple[Tensor, Tensor]:
+        deviation = self.point(raw).mean(0).sqrt()  # the variance is proportional to the mean
+        return deviation, deviation
+
     def _average(self, raw: Tensor) -> Tensor:
         return _log_mean(raw)
 
@@ -158,9 +172,21 @@ class Pinball(Loss):
         """Sort the quantiles of each network in increasing order."""
         return torch.sort(self._pairs(raw), -1).values
 
-    def point(self, raw: Tensor) -> Tensor:
+    @property
+    def _middle(self) -> int:
+        """Position of the quantile that is predicted."""
         distance = [abs(q - 0.5) for q in self.quantiles]
-        return self.rearranged(raw)[..., distance.index(min(distance))]
+        return distance.index(min(distance))
+
+    def point(self, raw: Tensor) -> Tensor:
+        return self.rearranged(raw)[..., self._middle]
+
+    def widths(self, raw: Tensor) -> tuple[Tensor, Tensor]:
+        if not 0 < self._middle < len(self.quantiles) - 1:  # no quantile on one side
+            return super().widths(raw)
+        values = self.rearranged(raw).mean(0)
+        middle = values[..., self._middle]
+        return middle - values[..., 0], values[..., -1] - middle
 
     def average(self, raw: Tensor, n_heads: int) -> Tensor:
         return super().average(self.rearranged(raw).flatten(-2), n_heads)
@@ -204,6 +230,22 @@ class GaussianNLL(Loss):
 
     def point(self, raw: Tensor) -> Tensor:
         return self.moments(raw)[0]
+
+    def mixture(self, raw: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation of the equal mixture of the networks' normals.
+
+        Shape
+        -----
+        (n_networks, n, n_outputs) -> (n, n_targets) and (n, n_targets)
+        """
+        mean, log_variance = self.moments(raw)
+        centre = mean.mean(0)
+        variance = (torch.exp(log_variance) + (mean - centre).square()).mean(0)
+        return centre, variance.sqrt()
+
+    def widths(self, raw: Tensor) -> tuple[Tensor, Tensor]:
+        deviation = self.mixture(raw.float())[1].to(raw)  # ONNX runtimes lack a Softplus of float64
+        return deviation, deviation
 
     def _average(self, raw: Tensor) -> Tensor:
         """The mean and variance of the heads' mixture."""

@@ -170,6 +170,12 @@ STUDIES = {
         counts={"model": {"ours": 2, "HistGradientBoosting": 2}}, words=("reviews: 225 training",),
         holds=lambda rows: (rows["r2_low"] <= rows["r2_high"]).all(),
     ),
+    "quality.coverage": Quick(
+        "--models combutab quantiles", "two", words=("Not run: MAPIE", "regression"),
+        holds=lambda rows: (
+            rows["coverage_80"].between(0, 1).all() and (rows["size_80"] <= rows["size_95"]).all()
+        ),
+    ),
     "quality.imputation": Quick(
         data="two", to_go="2 of 2 to go", words=("<summary>one: 80 rows",),
         holds=lambda rows: rows["coverage"].notna().groupby(rows["model"]).all().sum() == 3,

@@ -63,6 +63,32 @@ def test_reader_of_standard_output_may_end_early(here):
     assert (done.stdout, done.stderr) == ("predicted", "")
 
 
+@pytest.mark.parametrize("target", ["dear", "price"])
+def test_predictions_with_intervals_or_sets_of_labels(target, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(table(220, 0), "people.csv")
+    drop = {"dear": "price", "price": "dear"}[target]
+    fit = ["fit", "people.csv", "--target", target, "--drop", drop, "--epochs", "2"]
+    assert main([*fit, "-o", "m.safetensors"]) == 0
+    assert main(["predict", "m.safetensors", "people.csv", "--coverage", "0.8", "-o", "o.csv"]) == 0
+    model, rows = combutab.load("m.safetensors"), table(220, 0)
+    X, written = rows[list(model.feature_names_in_)], pd.read_csv("o.csv")
+    if target == "dear":
+        expected, columns = model.predict_set(X, 0.8), ["in_set_no", "in_set_yes"]
+    else:
+        expected = model.predict_interval(X, 0.8)
+        columns = ["predicted_price_low", "predicted_price_high"]
+    np.testing.assert_allclose(written[columns].to_numpy(), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("coverage", ["0.9", "90"])
+def test_coverage_that_cannot_be_met(coverage, here, capsys):
+    predict = ["predict", "model.safetensors", "people.csv", "-o", "none.csv"]
+    assert main([*predict, "--coverage", coverage]) == 2
+    assert {"0.9": "9 rows", "90": "between 0 and 1"}[coverage] in capsys.readouterr().err
+    assert not Path("none.csv").exists()
+
+
 def test_the_file_is_the_estimator_of_these_options(here):
     clf = combutab.load("model.safetensors")
     assert type(clf) is MLPClassifier
