@@ -180,7 +180,7 @@ def test_permutation_importance_finds_what_matters(outputs, tmp_path):
 def test_quantiles_cover_what_they_say(outputs, tmp_path):
     text = printed(outputs, "quantiles_and_uncertainty", tmp_path)
     shares = numbers(r"([\d.]+)% of new rows", text)
-    assert len(shares) == 2
+    assert len(shares) == 4
     assert all(84 < share < 95 for share in shares)
 
 
