@@ -42,6 +42,8 @@ from combutab.nn import ActivationSpec, TableNetwork
 from combutab.preprocessing import ColumnKind, plain_labels
 from combutab.training import BinaryCrossEntropy, CrossEntropy, Loss, MemberResult
 
+_SMALLEST_PROBABILITY = 1e-7  # of outside estimators: their mistakes have a finite loss
+
 # ---- Classes -------------------------------------------------------------------------------------
 
 
@@ -179,6 +181,15 @@ class ClassTarget(Target):
         if self.multilabel:
             return (probabilities > 0.5).astype(np.int64)
         return self.classes[probabilities.argmax(1)]
+
+    def raw_outputs(self, answer: np.ndarray) -> Tensor:
+        if self.multilabel:
+            raise ValueError(
+                "estimators are for one label per row, and the targets are multi-label; leave "
+                "estimators out, or fit one pack per label"
+            )
+        logs = torch.from_numpy(np.log(np.maximum(answer, _SMALLEST_PROBABILITY)))
+        return logs if self.out_activation == "softmax" else logs[:, -1:] - logs[:, :1]
 
     def nonconformity(self, raw: Tensor, y: Tensor) -> Tensor:
         if self.multilabel:

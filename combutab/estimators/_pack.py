@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.base import _fit_context
+from sklearn.base import BaseEstimator, _fit_context, is_classifier
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -57,6 +57,7 @@ from combutab.estimators._base import (
     N_PARTS_SCORER,
     BaseMLP,
     FitData,
+    Prepared,
     add_validation,
     check_data,
     encode_data,
@@ -74,15 +75,17 @@ from combutab.estimators._fitted import (
     raw_outputs,
 )
 from combutab.estimators._jobs import OutOfFold, Scorer, output_scorer
+from combutab.estimators._outside import GivenRows, OutsideModel, check_estimators
 from combutab.estimators._pack_training import (
     BOOSTING,
     MIN_ROWS,
-    Boosted,
+    FoldModel,
     PackMember,
     auto_folds,
     boost_folds,
     choose_snapshots,
     draw_members,
+    fit_outside_models,
     history_table,
     make_groups,
     make_members,
@@ -99,6 +102,7 @@ from combutab.estimators._parameters import (
 from combutab.estimators._regressor import LOSSES, MLPRegressor, NumberPredictions
 from combutab.estimators._targets import Answer
 from combutab.nn import ActivationSpec
+from combutab.preprocessing import as_numpy, as_table
 from combutab.training import uninterrupted
 
 # ---- A fitted pack as a file, and back: its groups are written as the plain estimators they are
@@ -158,8 +162,9 @@ class _Kept(LearnedTable, FittedHTML, CallbackSupport, DeclaredParameters, Expor
     history_: pd.DataFrame
     _groups: list[BaseMLP]
     _trees: list[Trees]
+    _outside: list[OutsideModel]
     _conformal: Sequence[ConformalScores]
-    _selected: list[int]  # positions in the groups' networks and then the trees; they may repeat
+    _selected: list[int]  # positions in all networks, trees and outside models; they may repeat
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -199,6 +204,13 @@ class BasePack(_Kept):
         validation loss. They are available for single targets, with the losses
         ``"squared_error"``, ``"absolute_error"`` and ``"poisson"``, and if rows are set aside. Use
         False for an ensemble of networks only.
+    estimators : sequence of (str, estimator), default=()
+        Names and unfitted estimators with the API of scikit-learn, such as
+        ``[("forest", ExtraTreesRegressor())]``, which can join the ensemble. They are fitted to the
+        table as it was passed to ``fit``, once for each fold, and have a positive weight if they
+        reduce the validation loss. Their random state is set if it is None. Classifiers need
+        ``predict_proba``, and all of them ``sample_weight`` if rows or classes have weights. Such a
+        pack can be pickled, but not saved or exported.
     scoring : str, callable or None, default=None
         Score by which the ensemble is chosen: a metric such as ``"roc_auc"``, or any scorer of
         scikit-learn, as in ``early_stopping_scoring`` of {member}. None is the training loss.
@@ -273,6 +285,7 @@ class BasePack(_Kept):
     max_time: float | str | None = parameter(None, None, str, POSITIVE)
     cv: Any = parameter("auto", StrOptions({"auto"}), "cv_object")
     boosting: bool = parameter(True, "boolean")
+    estimators: Sequence[tuple[str, Any]] = parameter((), list, tuple)
     scoring: str | Callable[..., float] | None = parameter(None, None, str, callable)
     validation_fraction: float = parameter(0.2, Interval(Real, 0, 1, closed="neither"))
     max_ensemble_size: int = parameter(64, COUNT)
@@ -345,6 +358,7 @@ class BasePack(_Kept):
         with sharing(lambda: f"{words} {sample_weight is None} {X_val is None}"):
             seed = seed_from(self.random_state)
             estimators = self._draw(seed)
+            outside = self._checked_estimators(sample_weight)
             if X_val is not None and not (self.cv is None or isinstance(self.cv, str)):
                 raise ValueError(f"X_val and cv={self.cv!r} do not go together; use cv=None")
             self.__dict__.pop("_groups", None)
@@ -381,15 +395,49 @@ class BasePack(_Kept):
 
                 # of the time a fifth is left to the trees
                 deadline = started + (0.8 if self.boosting else 1.0) * seconds
+                outside_models = self._fit_outside(outside, data, prepared, members, seed)
                 interrupted = train_members(members, deadline, self.n_jobs, report_progress)
-                boosted: list[Boosted] = []
+                boosted: list[FoldModel] = []
                 if self.boosting and not interrupted and any(m.history.usable for m in members):
                     trees = boost_folds(members, prepared.target, seed, started + seconds)
                     boosted, interrupted = self._collected(trees)
-                self._keep(members, boosted, of_rows, scorer, interrupted=interrupted)
+                others = [*boosted, *outside_models]
+                self._keep(members, others, of_rows, scorer, interrupted=interrupted)
             if of_rows is not None:
                 self.oof_n_repeated_ = prepared.count_repeated_rows(X, y)
         return self
+
+    def _checked_estimators(self, sample_weight: Any) -> Mapping[str, BaseEstimator]:
+        return check_estimators(
+            self.estimators,
+            classifies=is_classifier(self),
+            weighted=sample_weight is not None or getattr(self, "class_weight", None) is not None,
+            reserved=[BOOSTING],
+        )
+
+    def _fit_outside(
+        self,
+        estimators: Mapping[str, BaseEstimator],
+        data: FitData,
+        prepared: Prepared,
+        members: Sequence[PackMember],
+        seed: int,
+    ) -> list[FoldModel]:
+        """Fit the outside estimators, before networks, so that an error loses no training."""
+        if not estimators:
+            return []
+        target, of_rows = prepared.target, prepared.out_of_fold
+        if prepared.splits[0][1] is None:
+            raise ValueError(
+                f"estimators join the ensemble by their loss on rows set aside, and with cv="
+                f"{self.cv!r} a table of {len(data.rows)} rows has none; use cv=2, or leave "
+                "estimators out"
+            )
+        zeros = torch.zeros(1, 1, target.n_raw_outputs, dtype=torch.float64)
+        target.raw_outputs(target.answer(zeros, **target.constants()).numpy())  # or ValueError
+        given = GivenRows(data.X, data.rows if of_rows is None else of_rows.rows, data.X_val)
+        y = data.targets[np.searchsorted(data.rows, given.rows)]
+        return broadcast(fit_outside_models(members, estimators, given, y, target, seed))
 
     def _split_rows(self, data: FitData, encoder: BaseMLP, seed: int) -> Sequence[Split]:
         """Split the used rows as ``cv`` says; without folds as the plain estimator does."""
@@ -420,9 +468,9 @@ class BasePack(_Kept):
         return shuffled_folds(n_folds, n_rows, labels, groups, state)
 
     @staticmethod
-    def _collected(trees: Iterator[Boosted]) -> tuple[list[Boosted], bool]:
+    def _collected(trees: Iterator[FoldModel]) -> tuple[list[FoldModel], bool]:
         """The trees, and whether Ctrl-C ended them; where ranks share the fit it ends that."""
-        collected: list[Boosted] = []
+        collected: list[FoldModel] = []
         try:
             for boosted in trees:
                 collected.append(boosted)
@@ -508,13 +556,13 @@ class BasePack(_Kept):
     def _keep(
         self,
         members: Sequence[PackMember],
-        boosted: Sequence[Boosted],
+        others: Sequence[FoldModel],
         of_rows: OutOfFold | None,
         scorer: Scorer | None,
         *,
         interrupted: bool,
     ) -> Self:
-        """Select the ensemble, and store its networks and trees."""
+        """Select the ensemble, and store its networks and other models."""
         if not any(member.history.usable for member in members):
             raise ValueError(
                 "All members of the pack diverged: the input data may contain large values and "
@@ -522,15 +570,15 @@ class BasePack(_Kept):
                 "a lower 'learning_rate_init'"
             )
         size = self.max_ensemble_size
-        chosen = broadcast(choose_snapshots(members, boosted, size, scorer))
-        groups, trees, selected = make_groups(members, boosted, chosen)
+        chosen = broadcast(choose_snapshots(members, others, size, scorer))
+        groups, models, selected = make_groups(members, others, chosen)
         target = groups[0].target_
         with uninterrupted():
-            self.members_ = member_table(members, boosted, chosen)
+            self.members_ = member_table(members, others, chosen)
             self.history_ = history_table(members)
             self.validation_loss_ = chosen.loss
             self.best_member_validation_loss_ = chosen.best_single
-            self._take_groups(groups, trees, selected)
+            self._take_groups(groups, models, selected)
             for name in (target.held_out_name, "oof_folds_", "oof_groups_", "oof_n_repeated_"):
                 self.__dict__.pop(name, None)
             outputs = chosen.out_of_fold
@@ -546,11 +594,15 @@ class BasePack(_Kept):
             )
         return self
 
-    def _take_groups(self, groups: list[BaseMLP], trees: list[Trees], selected: list[int]) -> None:
-        """Set the fitted groups and trees, and the encoder and target of the groups."""
-        self._groups, self._trees, self._selected = groups, trees, selected
+    def _take_groups(
+        self, groups: list[BaseMLP], models: Sequence[Trees | OutsideModel], selected: list[int]
+    ) -> None:
+        """Set the fitted groups and other models, and the encoder and target of the groups."""
+        self._groups, self._selected = groups, selected
+        self._trees = [model for model in models if isinstance(model, Trees)]
+        self._outside = [model for model in models if isinstance(model, OutsideModel)]
         self._states = [state for group in groups for state in group._states]
-        self._states += [boosted.arrays() for boosted in trees]
+        self._states += [boosted.arrays() for boosted in self._trees]
         self._adopt(groups[0].encoder_, groups[0].target_)
 
     # ---- predict -----------------------------------------------------------------------------
@@ -565,9 +617,11 @@ class BasePack(_Kept):
             group.device = self.device  # set_params may have changed it
         raws = [raw_outputs(group, table) for group in self._groups]
         raws += [trees.predict(table.dense, table.codes)[None] for trees in self._trees]
+        raws += [model.predict(as_table(as_numpy(X)))[None] for model in self._outside]
         return torch.cat(raws)[self._selected]
 
     def _exported(self, dtype: torch.dtype | None) -> TableModule:
+        self._refuse_outside("export")
         networks = [build_network(group, dtype=dtype).unflatten() for group in self._groups]
         trees = copy.deepcopy(self._trees)  # the module's own, which may be moved
         return TableModule(self.encoder_, networks, Answer(self.target_), self._selected, trees)
@@ -576,7 +630,7 @@ class BasePack(_Kept):
     def n_iter_(self) -> int:
         """Epochs that the member trained that did so longest."""
         check_is_fitted(self)
-        networks = self.members_["activation"] != BOOSTING
+        networks = self.members_["dropout"].notna()
         return int(self.members_.loc[networks, "n_iter"].max())
 
     @property
@@ -608,7 +662,17 @@ class BasePack(_Kept):
                 f"cv={repr(self.cv)[:80]} cannot be saved; set_params(cv=None) first, which "
                 "changes no prediction, or pickle the pack"
             )
+        self._refuse_outside("save")
         super().save(path)
+
+    def _refuse_outside(self, verb: str) -> None:
+        check_is_fitted(self)
+        if self.estimators:
+            names = ", ".join(repr(name) for name, _ in self.estimators)
+            raise ValueError(
+                f"a pack with estimators of other libraries ({names}) has no file without code to "
+                f"{verb}; pickle it, or fit without estimators"
+            )
 
     def _to_save(self) -> tuple[Sequence[str], dict[str, Any]]:
         groups = []

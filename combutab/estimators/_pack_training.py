@@ -34,6 +34,7 @@ from combutab.estimators._jobs import (
     train_one_stack,
     train_shared_jobs,
 )
+from combutab.estimators._outside import GivenRows, OutsideModel, fit_outside
 from combutab.estimators._targets import Target
 from combutab.nn import ActivationSpec, MLPSpec, TableNetwork
 from combutab.training import Callback, EpochReport, Loss, MemberResult, Rows, best_factors
@@ -491,25 +492,25 @@ def _losses_by_score(
     return np.nan_to_num(losses, nan=np.inf)
 
 
-# ---- The ensemble of a pack: selected snapshots and trees, and their weights ---------------------
+# ---- The ensemble of a pack: selected snapshots and other models, and their weights --------------
 
 _PICKS = 8  # selections in each of several folds
-_KINDS = 20  # selections among the networks and the settings of trees
+_KINDS = 20  # selections among the networks and the settings of other models
 _BEHIND = 1.5  # a setting of trees is given up at this multiple of the best network's loss
 BOOSTING = "boosting"  # activation of trees in the table of members
 
 
 class Key(NamedTuple):
-    """Name of a candidate: snapshot of a member, or trees of a setting and a fold."""
+    """Name of a candidate: snapshot of a member, or another model of a setting and a fold."""
 
-    kind: str  # "network" or "trees"
+    kind: str  # "network" or "other"
     number: int  # of the member, or of the setting
     part: int  # number of the snapshot, or of the fold
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A snapshot or trees, and its raw outputs for the validation rows of its fold."""
+    """A snapshot or another model, and its raw outputs for the validation rows of its fold."""
 
     key: Key
     fold: int
@@ -517,15 +518,15 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Boosted:
-    """Trees, and their raw outputs, (n, n_outputs), for the rows of the fold that stopped them.
+class FoldModel:
+    """Trees or an outside estimator, and its raw outputs, (n, n_outputs), for the rows of its fold.
 
-    ``without_part`` has the outputs of the trees up to where the rows outside of each part stop.
+    ``without_part`` has the outputs of trees up to where the rows outside of each part stop.
     """
 
-    setting: int
+    setting: int  # of the trees; those of outside estimators follow
     fold: int
-    trees: Trees
+    model: Trees | OutsideModel
     raw: Tensor
     loss: float
     without_part: Sequence[Tensor] = ()
@@ -533,7 +534,7 @@ class Boosted:
 
 def boost_folds(
     members: Sequence[PackMember], target: Target, seed: int, deadline: float
-) -> Iterator[Boosted]:
+) -> Iterator[FoldModel]:
     """Boost trees of each setting for each fold, on the rows of the fold's networks.
 
     Boosting stops when the loss of the validation rows does not improve. A setting that is much
@@ -561,7 +562,7 @@ def boost_folds(
                 break
 
 
-def _boost_fold(member: PackMember, target: Target, setting: int, seed: int) -> Boosted | None:
+def _boost_fold(member: PackMember, target: Target, setting: int, seed: int) -> FoldModel | None:
     """Boost trees on the training rows of a member; None if there is nothing to learn."""
     rows, train, val_rows = member.job.rows, member.job.plans[0].rows, member.val_rows
     assert val_rows is not None
@@ -581,7 +582,33 @@ def _boost_fold(member: PackMember, target: Target, setting: int, seed: int) -> 
                 without_part[k] = raw.clone()
     loss = float(_weighted_mean(row_losses, weight))
     outputs = [without_part.get(k, raw) for k in range(count_parts(parts))]
-    return Boosted(setting, member.history.fold, trees, raw, loss, outputs)
+    return FoldModel(setting, member.history.fold, trees, raw, loss, outputs)
+
+
+def fit_outside_models(
+    members: Sequence[PackMember],
+    estimators: Mapping[str, Any],
+    given: GivenRows,
+    y: np.ndarray,
+    target: Target,
+    seed: int,
+) -> list[FoldModel]:
+    """Fit outside estimators to the training rows of each fold; ``y`` are targets as passed."""
+    by_fold = {member.history.fold: member for member in reversed(members)}
+    models = []
+    for setting, (name, estimator) in enumerate(estimators.items(), len(SETTINGS)):
+        for fold, member in sorted(by_fold.items()):
+            train, val_rows, rows = member.job.plans[0].rows, member.val_rows, member.job.rows
+            assert val_rows is not None
+            weight = None if rows.weight is None else rows.weight[train].double().numpy()
+            X, y_train = given.select(train), y[train.numpy()]
+            model = fit_outside(name, estimator, X, y_train, weight, target, seed)
+            raw = model.predict(given.select(val_rows))
+            y_val, weight_val = member.val_targets()
+            row_losses = member.history.loss.rows(raw, y_val)
+            loss = float(_weighted_mean(row_losses, weight_val))
+            models.append(FoldModel(setting, fold, model, raw, loss))
+    return models
 
 
 @dataclass(frozen=True)
@@ -603,16 +630,16 @@ class Chosen:
 
 def choose_snapshots(
     members: Sequence[PackMember],
-    boosted: Sequence[Boosted],
+    others: Sequence[FoldModel],
     size: int,
     scorer: Scorer | None = None,
 ) -> Chosen:
-    """Select an ensemble of ``size`` networks and trees; all members without validation rows.
+    """Select an ensemble of ``size`` models; all members without validation rows.
 
     Snapshots of each fold are selected greedily. The weight of a fold is one over the loss of its
     selection, because the few members of a fold may all be poor. Then the selection is between the
-    networks of all folds and each setting of trees, by the rows of all folds. A ``scorer`` replaces
-    the loss in both.
+    networks of all folds and each setting of other models, by the rows of all folds. A ``scorer``
+    replaces the loss in both.
     """
     if members[0].val_rows is None:
         keys = [
@@ -622,7 +649,7 @@ def choose_snapshots(
         ]
         return Chosen(Counter(keys[:size]))
     factor = _common_factor(members)
-    folds = _make_folds(members, boosted, factor)
+    folds = _make_folds(members, others, factor)
     picks, weights, shares = _select(folds, size, scorer)
     total: dict[Key, float] = {}
     raws = []
@@ -641,13 +668,13 @@ def choose_snapshots(
         factor,
         float(ensemble.losses_after([])[0]),
         float(np.dot(weights, [pick.best_single for pick in picks])),
-        _out_of_fold_outputs(members, boosted, size, scorer),
+        _out_of_fold_outputs(members, others, size, scorer),
     )
 
 
 def _make_folds(
     members: Sequence[PackMember],
-    boosted: Sequence[Boosted],
+    others: Sequence[FoldModel],
     factor: float,
     without_part: int | None = None,
 ) -> list[_Fold]:
@@ -661,14 +688,14 @@ def _make_folds(
             raw = snapshot.raw.double() * factor
             firsts.setdefault(fold, member)
             candidates.setdefault(fold, []).append(Candidate(Key("network", i, k), fold, raw))
-    for trees in boosted:
-        if trees.fold not in candidates:
+    for other in others:
+        if other.fold not in candidates:
             continue
-        raw = trees.raw
-        if without_part is not None and without_part < len(trees.without_part):
-            raw = trees.without_part[without_part]
-        key = Key("trees", trees.setting, trees.fold)
-        candidates[trees.fold].append(Candidate(key, trees.fold, raw.double()))
+        raw = other.raw
+        if without_part is not None and without_part < len(other.without_part):
+            raw = other.without_part[without_part]
+        key = Key("other", other.setting, other.fold)
+        candidates[other.fold].append(Candidate(key, other.fold, raw.double()))
     return [_Fold.of(firsts[fold], candidates[fold]) for fold in sorted(candidates)]
 
 
@@ -679,13 +706,13 @@ def _select(
     n_picks = size if len(folds) == 1 else _PICKS
     picks = [fold.pick(n_picks, scorer) for fold in folds]
     weights = _fold_weights(np.array([pick.loss for pick in picks]))
-    settings = sorted(set.intersection(*({*fold.trees} for fold in folds)))
+    settings = sorted(set.intersection(*({*fold.others} for fold in folds)))
 
     def fold_shares(kind_shares: Sequence[float]) -> list[dict[Key, float]]:
         return [
             {
                 **{key: kind_shares[0] * share for key, share in pick.shares.items()},
-                **{fold.trees[s].key: kind_shares[i] for i, s in enumerate(settings, 1)},
+                **{fold.others[s].key: kind_shares[i] for i, s in enumerate(settings, 1)},
             }
             for fold, pick in zip(folds, picks, strict=True)
         ]
@@ -705,7 +732,7 @@ def _select(
     if scorer is None:
         networks = [fold.mean(pick.shares) for fold, pick in zip(folds, picks, strict=True)]
         kinds = [networks]
-        kinds += [[fold.averaged(fold.trees[s].raw) for fold in folds] for s in settings]
+        kinds += [[fold.averaged(fold.others[s].raw) for fold in folds] for s in settings]
         pool = _pool_of_folds(folds, [torch.cat(outputs) for outputs in kinds], weights)
         losses_after = pool.losses_after
     else:
@@ -718,7 +745,7 @@ def _select(
 
 def _out_of_fold_outputs(
     members: Sequence[PackMember],
-    boosted: Sequence[Boosted],
+    others: Sequence[FoldModel],
     size: int,
     scorer: Scorer | None,
 ) -> list[tuple[Tensor, Tensor]]:
@@ -729,7 +756,7 @@ def _out_of_fold_outputs(
     """
     outputs = []
     for part in range(max(count_parts(member.history.parts) for member in members)):
-        folds = _make_folds(members, boosted, _common_factor(members, part), part)
+        folds = _make_folds(members, others, _common_factor(members, part), part)
         folds_outside = [fold.select(fold.outside(part)) for fold in folds]
         try:
             _, _, shares = _select(folds_outside, size, scorer)
@@ -757,7 +784,7 @@ class _Fold:
 
     loss: Loss
     networks: Sequence[Candidate]
-    trees: Mapping[int, Candidate]  # by setting
+    others: Mapping[int, Candidate]  # trees and outside estimators by setting
     y: Tensor
     weight: Tensor | None
     rows: Tensor
@@ -772,7 +799,7 @@ class _Fold:
         return cls(
             member.history.loss,
             [candidate for candidate in candidates if candidate.key.kind == "network"],
-            {c.key.number: c for c in candidates if c.key.kind == "trees"},
+            {c.key.number: c for c in candidates if c.key.kind == "other"},
             y,
             None if weight is None else weight.double(),
             member.val_rows,
@@ -790,7 +817,7 @@ class _Fold:
         return replace(
             self,
             networks=[replace(network, raw=network.raw[mask]) for network in self.networks],
-            trees={s: replace(trees, raw=trees.raw[mask]) for s, trees in self.trees.items()},
+            others={s: replace(other, raw=other.raw[mask]) for s, other in self.others.items()},
             y=self.y[mask],
             weight=None if self.weight is None else self.weight[mask],
             rows=self.rows[mask],
@@ -828,7 +855,7 @@ class _Fold:
 
     def outputs(self, counts: Mapping[Key, int]) -> Tensor:
         """Raw outputs of candidates, repeated by their counts: (N, n, n_outputs)."""
-        raws = {c.key: c.raw for c in (*self.networks, *self.trees.values())}
+        raws = {c.key: c.raw for c in (*self.networks, *self.others.values())}
         return torch.stack([raws[key] for key, n in counts.items() for _ in range(n)])
 
 
@@ -907,15 +934,15 @@ def _count_candidates(weights: Mapping[Key, float], total: int) -> Counter[Key]:
     return +counts
 
 
-# ---- The fitted pack: groups of networks of a shape, trees, and tables ---------------------------
+# ---- The fitted pack: groups of networks of a shape, other models, and tables --------------------
 
 
 def make_groups(
-    members: Sequence[PackMember], boosted: Sequence[Boosted], chosen: Chosen
-) -> tuple[list[BaseMLP], list[Trees], list[int]]:
-    """Make a fitted estimator of the selected networks of each shape, and collect the trees.
+    members: Sequence[PackMember], others: Sequence[FoldModel], chosen: Chosen
+) -> tuple[list[BaseMLP], list[Trees | OutsideModel], list[int]]:
+    """Make a fitted estimator of the selected networks of each shape, and collect other models.
 
-    The third result has positions in the networks of all groups followed by the trees, repeated as
+    The third result has positions in the networks of all groups followed by these, repeated as
     often as each is selected.
     """
     by_shape: dict[object, list[Key]] = {}
@@ -941,19 +968,19 @@ def make_groups(
         groups.append(first.estimator)
         selected += [n_before + i for i, key in enumerate(keys) for _ in range(chosen.counts[key])]
         n_before += len(keys)
-    trees: list[Trees] = []
-    for candidate in boosted:
-        n = chosen.counts.get(Key("trees", candidate.setting, candidate.fold), 0)
+    models: list[Trees | OutsideModel] = []
+    for candidate in others:
+        n = chosen.counts.get(Key("other", candidate.setting, candidate.fold), 0)
         if n:
-            selected += [n_before + len(trees)] * n
-            trees.append(candidate.trees)
-    return groups, trees, selected
+            selected += [n_before + len(models)] * n
+            models.append(candidate.model)
+    return groups, models, selected
 
 
 def member_table(
-    members: Sequence[PackMember], boosted: Sequence[Boosted], chosen: Chosen
+    members: Sequence[PackMember], others: Sequence[FoldModel], chosen: Chosen
 ) -> pd.DataFrame:
-    """One row for each member, and one for the trees of each setting and fold."""
+    """One row for each member, and for each other model of each fold."""
     n_selected = sum(chosen.counts.values())
     rows = []
     for i, member in enumerate(members):
@@ -973,17 +1000,23 @@ def member_table(
                 "weight": sum(counts) / n_selected,
             }
         )
-    for i, candidate in enumerate(boosted, len(rows)):
-        n = chosen.counts.get(Key("trees", candidate.setting, candidate.fold), 0)
+    for i, candidate in enumerate(others, len(rows)):
+        name, n_steps, learning_rate = BOOSTING, 0, np.nan
+        if isinstance(candidate.model, Trees):
+            n_steps = candidate.model.n_steps
+            learning_rate = SETTINGS[candidate.setting]["learning_rate"]
+        else:
+            name = candidate.model.name
+        n = chosen.counts.get(Key("other", candidate.setting, candidate.fold), 0)
         rows.append(
             {
                 **dict.fromkeys(rows[0], np.nan),
                 "member": i,
-                "activation": BOOSTING,
+                "activation": name,
                 "depth": 0,
-                "learning_rate_init": SETTINGS[candidate.setting]["learning_rate"],
+                "learning_rate_init": learning_rate,
                 "fold": candidate.fold,
-                "n_iter": candidate.trees.n_steps,
+                "n_iter": n_steps,
                 "validation_loss": candidate.loss,
                 "n_snapshots": int(n > 0),
                 "weight": n / n_selected,

@@ -240,6 +240,18 @@ class NumberTarget(Target):
             values = np.clip(values, *self.bounds[..., None])
         return self._shaped(values)
 
+    def raw_outputs(self, answer: np.ndarray) -> Tensor:
+        if self.loss_name not in (*_OF_THE_TARGET, "poisson"):
+            raise ValueError(
+                f"estimators predict numbers, and loss={self.loss_name!r} needs more than a number "
+                "for each target; use 'squared_error', 'absolute_error', 'huber' or 'poisson', or "
+                "leave estimators out"
+            )
+        scaled = (answer.reshape(len(answer), -1) - self.shift) / self.scale
+        if self.loss_name == "poisson":
+            scaled = np.log(np.maximum(scaled, _SMALLEST_WIDTH))
+        return torch.from_numpy(scaled)
+
     def _centre_and_widths(self, raw: Tensor, **numbers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Predictions, and expected sizes of residuals below and above, each (n, n_targets)."""
         centre = self.answer(raw, **numbers).reshape(-1, self.n_outputs)

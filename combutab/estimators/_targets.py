@@ -89,6 +89,13 @@ class Target(ABC):
         """The arrays that ``answer`` takes, which an exported module has as buffers."""
         return {}
 
+    @abstractmethod
+    def raw_outputs(self, answer: np.ndarray) -> Tensor:
+        """Raw outputs of which these predictions are the answer, (n, n_raw_outputs) float64.
+
+        Raises ValueError if predictions do not determine the raw outputs.
+        """
+
     def constants(self) -> dict[str, Tensor]:
         """``numbers`` as tensors."""
         return {name: torch.from_numpy(values) for name, values in self.numbers().items()}
