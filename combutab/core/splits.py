@@ -264,7 +264,7 @@ def validation_parts(
     if in_order and groups is None:
         return np.arange(n_rows) * n_parts // n_rows
     shuffled_units = np.random.default_rng(0).permutation(len(units))
-    first_target = y.reshape(n_rows, -1)[:, 0].astype(np.float64)
+    first_target = np.nan_to_num(y.reshape(n_rows, -1)[:, 0].astype(np.float64))
     means = np.bincount(unit_of_row, first_target) / np.bincount(unit_of_row)
     order = shuffled_units[np.argsort(means[shuffled_units], kind="stable")]
     part_of_unit = np.empty(len(units), dtype=np.int64)

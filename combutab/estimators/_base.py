@@ -67,7 +67,7 @@ from combutab.estimators._jobs import (
     train_shared,
 )
 from combutab.estimators._parameters import AUTO_ROWS, validate_parameters
-from combutab.estimators._targets import Target, check_weights
+from combutab.estimators._targets import Target, check_missing, check_weights
 from combutab.nn import Member, MLPSpec, NetworkSpec
 from combutab.preprocessing import (
     EncodedTable,
@@ -80,6 +80,7 @@ from combutab.preprocessing import (
 )
 from combutab.training import (
     PER_STEP,
+    MaskedLoss,
     MemberPlan,
     MemberResult,
     Rows,
@@ -196,12 +197,7 @@ def _checked_table(X: Any, y: Any, estimator: str) -> Any:
     refuse_cells(X)
     check_consistent_length(X, y)
     if not scipy.sparse.issparse(y):  # scikit-learn does not check text
-        labels = np.asarray(y)
-        if labels.ndim and labels.dtype.kind in "OTf" and pd.isna(labels).any():
-            raise ValueError(
-                "Input y contains NaN (missing values); drop those rows first, such as by "
-                "table.dropna(subset=[target])"
-            )
+        check_missing(np.asarray(y))
     return X
 
 
@@ -362,7 +358,7 @@ class BaseMLP(Fitted):
         X : DataFrame, array-like or sparse matrix of shape (n_samples, n_features)
             Columns may be numeric, boolean, categorical, text or dates, with missing values.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Targets.
+            Targets. Missing cells of several targets (NaN) have no part in the loss and the scores.
         sample_weight : array-like of shape (n_samples,), optional
             Rows of weight 0 are left out.
         X_val, y_val : as X and y, optional
@@ -598,9 +594,17 @@ class BaseMLP(Fitted):
         bins = torch.from_numpy(edges.T.copy()) if len(edges) else None
         members = tuple(Member(seed, self.activation, self.dropout, bins) for seed in seeds)
         score, scorer = self._validation_score(prepared)
+        config = self._train_config(prepared.n_train, score, partial=mode.partial)
+        if prepared.rows.y.isnan().any():
+            if scorer is not None:
+                raise ValueError(
+                    f"early_stopping_scoring={self.early_stopping_scoring!r} cannot score "
+                    "missing targets; use None or 'loss'"
+                )
+            config = replace(config, loss=MaskedLoss.of(config.loss))
         return Job(
             self._spec,
-            self._train_config(prepared.n_train, score, partial=mode.partial),
+            config,
             members,
             self._member_plans(prepared, seeds, scorer, mode),
             prepared.rows,

@@ -16,7 +16,7 @@ import torch
 from scipy.stats import entropy
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import get_scorer, roc_auc_score
+from sklearn.metrics import accuracy_score, get_scorer, roc_auc_score
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
@@ -94,7 +94,7 @@ class ClassTarget(Target):
         if self.multilabel:
             if y.shape[1] != self.n_outputs:
                 raise ValueError(f"y has {y.shape[1]} labels, fit saw {self.n_outputs}")
-            if not np.isin(y, (0, 1)).all():
+            if not np.isin(y[~pd.isna(y)], (0, 1)).all():
                 raise ValueError(f"multi-label y must hold 0 and 1, got {np.unique(y).tolist()}")
             return y.astype(np.float64)
         present = np.unique(y)
@@ -138,6 +138,11 @@ class ClassTarget(Target):
         """
         if class_weight is None:
             return weight
+        if self.multilabel and np.isnan(target).any():
+            raise ValueError(
+                "class_weight needs all labels, and some are missing (NaN); set class_weight=None, "
+                "or pass sample_weight to fit"
+            )
         if self.multilabel:
             train_rows = np.arange(n_train) if class_weight == "balanced" else None
             by_row = compute_sample_weight(
@@ -534,7 +539,7 @@ class ClassPredictions(ClassifierMixin):
         ----------
         X : table of shape (n_samples, n_features)
         y : array-like of shape (n_samples,) or (n_samples, n_labels)
-            True labels.
+            True labels. Missing cells of multi-label targets (NaN) count as right.
         sample_weight : array-like of shape (n_samples,), optional
 
         Returns
@@ -542,6 +547,10 @@ class ClassPredictions(ClassifierMixin):
         float
         """
         labels = y if scipy.sparse.issparse(y) else plain_labels(np.asarray(y))
+        if self.target_.multilabel and not scipy.sparse.issparse(y) and pd.isna(labels).any():
+            predicted = self.predict(X)
+            labels = np.where(pd.isna(labels), predicted, labels).astype(np.int64)
+            return float(accuracy_score(labels, predicted, sample_weight=sample_weight))
         return float(super().score(X, labels, sample_weight))
 
     def __sklearn_tags__(self) -> Any:

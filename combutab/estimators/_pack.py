@@ -208,9 +208,9 @@ class BasePack(_Kept):
         Names and unfitted estimators with the API of scikit-learn, such as
         ``[("forest", ExtraTreesRegressor())]``, which can join the ensemble. They are fitted to the
         table as it was passed to ``fit``, once for each fold, and have a positive weight if they
-        reduce the validation loss. Their random state is set if it is None. Classifiers need
-        ``predict_proba``, and all of them ``sample_weight`` if rows or classes have weights. Such a
-        pack can be pickled, but not saved or exported.
+        reduce the validation loss. An unset ``random_state`` is set. Classifiers need
+        ``predict_proba``, and all of them ``sample_weight`` if rows or classes have weights. The
+        pack can then be pickled, but not saved or exported.
     scoring : str, callable or None, default=None
         Score by which the ensemble is chosen: a metric such as ``"roc_auc"``, or any scorer of
         scikit-learn, as in ``early_stopping_scoring`` of {member}. None is the training loss.
@@ -324,7 +324,7 @@ class BasePack(_Kept):
         X : DataFrame, array-like or sparse matrix of shape (n_samples, n_features)
             Columns may be numeric, boolean, categorical, text or dates, with missing values.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Targets.
+            Targets. Missing cells of several targets (NaN) have no part in the loss and the scores.
         sample_weight : array-like of shape (n_samples,), optional
             Rows of weight 0 are left out.
         X_val, y_val : as X and y, optional
@@ -371,6 +371,10 @@ class BasePack(_Kept):
             members = make_members(estimators, prepared, n_parts)
             scorer, (_, held_out) = None, prepared.splits[0]
             if self.scoring is not None and held_out is not None:
+                if prepared.rows.y.isnan().any():
+                    raise ValueError(
+                        f"scoring={self.scoring!r} cannot score missing targets; use None"
+                    )
                 rows = prepared.rows.each(itemgetter(held_out))
                 scorer = output_scorer(
                     estimators[0],
@@ -401,8 +405,8 @@ class BasePack(_Kept):
                 if self.boosting and not interrupted and any(m.history.usable for m in members):
                     trees = boost_folds(members, prepared.target, seed, started + seconds)
                     boosted, interrupted = self._collected(trees)
-                others = [*boosted, *outside_models]
-                self._keep(members, others, of_rows, scorer, interrupted=interrupted)
+                fold_models = [*boosted, *outside_models]
+                self._keep(members, fold_models, of_rows, scorer, interrupted=interrupted)
             if of_rows is not None:
                 self.oof_n_repeated_ = prepared.count_repeated_rows(X, y)
         return self
@@ -435,9 +439,9 @@ class BasePack(_Kept):
             )
         zeros = torch.zeros(1, 1, target.n_raw_outputs, dtype=torch.float64)
         target.raw_outputs(target.answer(zeros, **target.constants()).numpy())  # or ValueError
-        given = GivenRows(data.X, data.rows if of_rows is None else of_rows.rows, data.X_val)
-        y = data.targets[np.searchsorted(data.rows, given.rows)]
-        return broadcast(fit_outside_models(members, estimators, given, y, target, seed))
+        table = GivenRows(data.X, data.rows if of_rows is None else of_rows.rows, data.X_val)
+        y = data.targets[np.searchsorted(data.rows, table.rows)]
+        return broadcast(fit_outside_models(members, estimators, table, y, target, seed))
 
     def _split_rows(self, data: FitData, encoder: BaseMLP, seed: int) -> Sequence[Split]:
         """Split the used rows as ``cv`` says; without folds as the plain estimator does."""
@@ -556,7 +560,7 @@ class BasePack(_Kept):
     def _keep(
         self,
         members: Sequence[PackMember],
-        others: Sequence[FoldModel],
+        fold_models: Sequence[FoldModel],
         of_rows: OutOfFold | None,
         scorer: Scorer | None,
         *,
@@ -570,11 +574,11 @@ class BasePack(_Kept):
                 "a lower 'learning_rate_init'"
             )
         size = self.max_ensemble_size
-        chosen = broadcast(choose_snapshots(members, others, size, scorer))
-        groups, models, selected = make_groups(members, others, chosen)
+        chosen = broadcast(choose_snapshots(members, fold_models, size, scorer))
+        groups, models, selected = make_groups(members, fold_models, chosen)
         target = groups[0].target_
         with uninterrupted():
-            self.members_ = member_table(members, others, chosen)
+            self.members_ = member_table(members, fold_models, chosen)
             self.history_ = history_table(members)
             self.validation_loss_ = chosen.loss
             self.best_member_validation_loss_ = chosen.best_single

@@ -588,7 +588,7 @@ def _boost_fold(member: PackMember, target: Target, setting: int, seed: int) -> 
 def fit_outside_models(
     members: Sequence[PackMember],
     estimators: Mapping[str, Any],
-    given: GivenRows,
+    table: GivenRows,
     y: np.ndarray,
     target: Target,
     seed: int,
@@ -601,9 +601,9 @@ def fit_outside_models(
             train, val_rows, rows = member.job.plans[0].rows, member.val_rows, member.job.rows
             assert val_rows is not None
             weight = None if rows.weight is None else rows.weight[train].double().numpy()
-            X, y_train = given.select(train), y[train.numpy()]
+            X, y_train = table.select(train), y[train.numpy()]
             model = fit_outside(name, estimator, X, y_train, weight, target, seed)
-            raw = model.predict(given.select(val_rows))
+            raw = model.predict(table.select(val_rows))
             y_val, weight_val = member.val_targets()
             row_losses = member.history.loss.rows(raw, y_val)
             loss = float(_weighted_mean(row_losses, weight_val))
@@ -630,7 +630,7 @@ class Chosen:
 
 def choose_snapshots(
     members: Sequence[PackMember],
-    others: Sequence[FoldModel],
+    fold_models: Sequence[FoldModel],
     size: int,
     scorer: Scorer | None = None,
 ) -> Chosen:
@@ -649,7 +649,7 @@ def choose_snapshots(
         ]
         return Chosen(Counter(keys[:size]))
     factor = _common_factor(members)
-    folds = _make_folds(members, others, factor)
+    folds = _make_folds(members, fold_models, factor)
     picks, weights, shares = _select(folds, size, scorer)
     total: dict[Key, float] = {}
     raws = []
@@ -668,13 +668,13 @@ def choose_snapshots(
         factor,
         float(ensemble.losses_after([])[0]),
         float(np.dot(weights, [pick.best_single for pick in picks])),
-        _out_of_fold_outputs(members, others, size, scorer),
+        _out_of_fold_outputs(members, fold_models, size, scorer),
     )
 
 
 def _make_folds(
     members: Sequence[PackMember],
-    others: Sequence[FoldModel],
+    fold_models: Sequence[FoldModel],
     factor: float,
     without_part: int | None = None,
 ) -> list[_Fold]:
@@ -688,14 +688,14 @@ def _make_folds(
             raw = snapshot.raw.double() * factor
             firsts.setdefault(fold, member)
             candidates.setdefault(fold, []).append(Candidate(Key("network", i, k), fold, raw))
-    for other in others:
-        if other.fold not in candidates:
+    for model in fold_models:
+        if model.fold not in candidates:
             continue
-        raw = other.raw
-        if without_part is not None and without_part < len(other.without_part):
-            raw = other.without_part[without_part]
-        key = Key("other", other.setting, other.fold)
-        candidates[other.fold].append(Candidate(key, other.fold, raw.double()))
+        raw = model.raw
+        if without_part is not None and without_part < len(model.without_part):
+            raw = model.without_part[without_part]
+        key = Key("other", model.setting, model.fold)
+        candidates[model.fold].append(Candidate(key, model.fold, raw.double()))
     return [_Fold.of(firsts[fold], candidates[fold]) for fold in sorted(candidates)]
 
 
@@ -706,13 +706,13 @@ def _select(
     n_picks = size if len(folds) == 1 else _PICKS
     picks = [fold.pick(n_picks, scorer) for fold in folds]
     weights = _fold_weights(np.array([pick.loss for pick in picks]))
-    settings = sorted(set.intersection(*({*fold.others} for fold in folds)))
+    settings = sorted(set.intersection(*({*fold.models} for fold in folds)))
 
     def fold_shares(kind_shares: Sequence[float]) -> list[dict[Key, float]]:
         return [
             {
                 **{key: kind_shares[0] * share for key, share in pick.shares.items()},
-                **{fold.others[s].key: kind_shares[i] for i, s in enumerate(settings, 1)},
+                **{fold.models[s].key: kind_shares[i] for i, s in enumerate(settings, 1)},
             }
             for fold, pick in zip(folds, picks, strict=True)
         ]
@@ -732,7 +732,7 @@ def _select(
     if scorer is None:
         networks = [fold.mean(pick.shares) for fold, pick in zip(folds, picks, strict=True)]
         kinds = [networks]
-        kinds += [[fold.averaged(fold.others[s].raw) for fold in folds] for s in settings]
+        kinds += [[fold.averaged(fold.models[s].raw) for fold in folds] for s in settings]
         pool = _pool_of_folds(folds, [torch.cat(outputs) for outputs in kinds], weights)
         losses_after = pool.losses_after
     else:
@@ -745,7 +745,7 @@ def _select(
 
 def _out_of_fold_outputs(
     members: Sequence[PackMember],
-    others: Sequence[FoldModel],
+    fold_models: Sequence[FoldModel],
     size: int,
     scorer: Scorer | None,
 ) -> list[tuple[Tensor, Tensor]]:
@@ -756,7 +756,7 @@ def _out_of_fold_outputs(
     """
     outputs = []
     for part in range(max(count_parts(member.history.parts) for member in members)):
-        folds = _make_folds(members, others, _common_factor(members, part), part)
+        folds = _make_folds(members, fold_models, _common_factor(members, part), part)
         folds_outside = [fold.select(fold.outside(part)) for fold in folds]
         try:
             _, _, shares = _select(folds_outside, size, scorer)
@@ -784,7 +784,7 @@ class _Fold:
 
     loss: Loss
     networks: Sequence[Candidate]
-    others: Mapping[int, Candidate]  # trees and outside estimators by setting
+    models: Mapping[int, Candidate]  # trees and outside estimators by setting
     y: Tensor
     weight: Tensor | None
     rows: Tensor
@@ -817,7 +817,7 @@ class _Fold:
         return replace(
             self,
             networks=[replace(network, raw=network.raw[mask]) for network in self.networks],
-            others={s: replace(other, raw=other.raw[mask]) for s, other in self.others.items()},
+            models={s: replace(model, raw=model.raw[mask]) for s, model in self.models.items()},
             y=self.y[mask],
             weight=None if self.weight is None else self.weight[mask],
             rows=self.rows[mask],
@@ -855,7 +855,7 @@ class _Fold:
 
     def outputs(self, counts: Mapping[Key, int]) -> Tensor:
         """Raw outputs of candidates, repeated by their counts: (N, n, n_outputs)."""
-        raws = {c.key: c.raw for c in (*self.networks, *self.others.values())}
+        raws = {c.key: c.raw for c in (*self.networks, *self.models.values())}
         return torch.stack([raws[key] for key, n in counts.items() for _ in range(n)])
 
 
@@ -938,7 +938,7 @@ def _count_candidates(weights: Mapping[Key, float], total: int) -> Counter[Key]:
 
 
 def make_groups(
-    members: Sequence[PackMember], others: Sequence[FoldModel], chosen: Chosen
+    members: Sequence[PackMember], fold_models: Sequence[FoldModel], chosen: Chosen
 ) -> tuple[list[BaseMLP], list[Trees | OutsideModel], list[int]]:
     """Make a fitted estimator of the selected networks of each shape, and collect other models.
 
@@ -969,7 +969,7 @@ def make_groups(
         selected += [n_before + i for i, key in enumerate(keys) for _ in range(chosen.counts[key])]
         n_before += len(keys)
     models: list[Trees | OutsideModel] = []
-    for candidate in others:
+    for candidate in fold_models:
         n = chosen.counts.get(Key("other", candidate.setting, candidate.fold), 0)
         if n:
             selected += [n_before + len(models)] * n
@@ -978,7 +978,7 @@ def make_groups(
 
 
 def member_table(
-    members: Sequence[PackMember], others: Sequence[FoldModel], chosen: Chosen
+    members: Sequence[PackMember], fold_models: Sequence[FoldModel], chosen: Chosen
 ) -> pd.DataFrame:
     """One row for each member, and for each other model of each fold."""
     n_selected = sum(chosen.counts.values())
@@ -1000,7 +1000,7 @@ def member_table(
                 "weight": sum(counts) / n_selected,
             }
         )
-    for i, candidate in enumerate(others, len(rows)):
+    for i, candidate in enumerate(fold_models, len(rows)):
         name, n_steps, learning_rate = BOOSTING, 0, np.nan
         if isinstance(candidate.model, Trees):
             n_steps = candidate.model.n_steps

@@ -136,14 +136,14 @@ class NumberTarget(Target):
         return make_regression_loss(self.loss_name, self.quantiles)
 
     def encode(self, y: np.ndarray, precision: str, *, complete: bool = False) -> np.ndarray:
-        check_range(self.loss_name, y.min())
+        check_range(self.loss_name, np.nanmin(y))
         y = y.reshape(len(y), -1)
         if y.shape[1] != self.n_outputs:
             raise ValueError(f"y has {y.shape[1]} targets, fit saw {self.n_outputs}")
         with np.errstate(over="ignore"):  # of targets far beyond those of fit
             target = y - self.shift
             target /= self.scale
-        largest = np.abs(target).max(initial=0.0)
+        largest = np.nanmax(np.abs(target), initial=0.0)
         if not largest < np.sqrt(np.finfo(_dtype(precision)).max):
             way_out = "scale_target=True, or " * bool((self.scale == 1).all())
             raise ValueError(
@@ -162,7 +162,8 @@ class NumberTarget(Target):
     def widened(self, y: np.ndarray) -> Self:
         if self.bounds is None:
             return self
-        low, high = self._rounded_range(np.atleast_1d(y.min(0)), np.atleast_1d(y.max(0)))
+        smallest, largest = np.nanmin(y, axis=0), np.nanmax(y, axis=0)
+        low, high = self._rounded_range(np.atleast_1d(smallest), np.atleast_1d(largest))
         low, high = np.minimum(low, self.bounds[0]), np.maximum(high, self.bounds[1])
         return replace(self, bounds=np.array([low, high]))
 
@@ -267,7 +268,8 @@ class NumberTarget(Target):
         return torch.where(residual < 0, -residual / below, residual / above)
 
     def score_groups(self, y: np.ndarray) -> list[tuple[int, np.ndarray]]:
-        return [(j, np.arange(len(y))) for j in range(self.n_outputs)]
+        is_known = ~np.isnan(y.reshape(-1, self.n_outputs))
+        return [(j, np.flatnonzero(is_known[:, j])) for j in range(is_known.shape[1])]
 
     def region(self, raw: Tensor, thresholds: Tensor, **numbers: Tensor) -> Tensor:
         """Intervals, (n, 2) or (n, n_targets, 2), with a threshold for each target."""
@@ -457,15 +459,28 @@ class NumberPredictions(RegressorMixin):
         return thresholds(self, coverage, rows, self._conformal)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Coefficient of determination of ``predict(X)``."""
+        """Coefficient of determination of ``predict(X)``; missing targets have no part in it."""
         refuse_text(y, "y")
         predicted, y = self.predict(X), np.asarray(y)
         if y.dtype.kind in "iuf":  # squares of the largest and smallest numbers would be lost
             y = y.astype(np.float64)
-            refuse_large(float(np.abs(y).max(initial=0.0)), "y")
-            unit = binary_unit(np.maximum(np.abs(y).max(), np.abs(predicted).max()))
+            refuse_large(float(np.nanmax(np.abs(y), initial=0.0)), "y")
+            unit = binary_unit(np.maximum(np.nanmax(np.abs(y)), np.abs(predicted).max()))
             y, predicted = y / unit, predicted / unit
+            if y.ndim == 2 and np.isnan(y).any():
+                return self._score_of_known(predicted, y, sample_weight)
         return float(r2_score(y, predicted, sample_weight=sample_weight))
+
+    def _score_of_known(self, predicted: np.ndarray, y: np.ndarray, sample_weight: Any) -> float:
+        """Mean R2 of the targets, each of the rows in which it is known."""
+        scores = []
+        for column, y_true in zip(predicted.T, y.T, strict=True):
+            is_known = ~np.isnan(y_true)
+            if not is_known.any():
+                continue
+            weight = None if sample_weight is None else np.asarray(sample_weight)[is_known]
+            scores.append(r2_score(y_true[is_known], column[is_known], sample_weight=weight))
+        return float(np.mean(scores))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -91,7 +91,7 @@ class Target(ABC):
 
     @abstractmethod
     def raw_outputs(self, answer: np.ndarray) -> Tensor:
-        """Raw outputs of which these predictions are the answer, (n, n_raw_outputs) float64.
+        """Raw outputs with these predictions as their answer, (n, n_raw_outputs) float64.
 
         Raises ValueError if predictions do not determine the raw outputs.
         """
@@ -193,8 +193,44 @@ class Answer(nn.Module):
 # ---- y as arrays ---------------------------------------------------------------------------------
 
 
+def check_missing(y: np.ndarray) -> None:
+    """Refuse missing targets, except for cells of rows and columns that have others."""
+    if not y.ndim or y.dtype.kind not in "OTf":
+        return
+    missing = np.asarray(pd.isna(y))
+    has_several = y.ndim == 2 and y.shape[1] > 1
+    if has_several and missing.all(0).any():
+        raise ValueError(
+            f"Input y contains NaN only (missing values) in column {missing.all(0).argmax()}; "
+            "leave this target out"
+        )
+    if (missing.all(1) if has_several else missing).any():
+        raise ValueError(
+            "Input y contains NaN (missing values); drop those rows first, such as by "
+            "table.dropna(subset=[target])"
+        )
+
+
+def _without_missing(y: Any) -> tuple[Any, np.ndarray | None]:
+    """Replace missing cells of several targets by 0 for checks; returns a mask of them, if any."""
+    if scipy.sparse.issparse(y) or np.ndim(y) != 2:
+        return y, None
+    numbers = np.asarray(y)
+    missing = pd.isna(numbers) if numbers.dtype.kind in "Of" else np.zeros(1, dtype=bool)
+    if not missing.any():
+        return y, None
+    try:
+        return np.where(missing, 0.0, numbers).astype(np.float64), missing
+    except (TypeError, ValueError):  # text, which later checks name
+        return y, None
+
+
 def checked_labels(y: Any, estimator: BaseEstimator) -> np.ndarray:
-    """Labels as an array, (n,) or 0/1 (n, n_labels); raises ValueError if they cannot be that."""
+    """Labels as an array, (n,) or 0/1 (n, n_labels); raises ValueError if they cannot be that.
+
+    Missing cells of several labels are NaN.
+    """
+    y, missing = _without_missing(y)
     y = _check_y(y, multi_output=True, estimator=estimator)
     if hasattr(y, "toarray"):
         y = y.toarray()
@@ -209,7 +245,7 @@ def checked_labels(y: Any, estimator: BaseEstimator) -> np.ndarray:
         )
     labels: np.ndarray = y
     _warn_of_numbers(labels, type(estimator).__name__)
-    return labels
+    return labels if missing is None else np.where(missing, np.nan, labels)
 
 
 _MAX_CLASSES = 20  # beyond them, amounts as text are numbers rather than classes
@@ -258,11 +294,12 @@ def check_weights(weights: np.ndarray, what: str, first_row: int | None = None) 
 
 
 def checked_numbers(y: Any, name: str, estimator: BaseEstimator) -> np.ndarray:
-    """Targets as float64, (n,) or (n, n_targets).
+    """Targets as float64, (n,) or (n, n_targets); missing cells of several targets are NaN.
 
     Raises ValueError if they are no numbers, or float64 cannot tell them apart.
     """
     refuse_text(y, name)
+    y, missing = _without_missing(y)
     with np.errstate(over="ignore", invalid="ignore"):  # sums of huge numbers
         original, y = y, _check_y(y, multi_output=True, y_numeric=True, estimator=estimator)
     if hasattr(y, "toarray"):
@@ -270,6 +307,8 @@ def checked_numbers(y: Any, name: str, estimator: BaseEstimator) -> np.ndarray:
     if y.ndim == 2 and y.shape[1] == 1:
         y = column_or_1d(y, warn=True)
     numbers = target_numbers(original)
+    if missing is not None:
+        numbers[missing] = np.nan
     return numbers[:, 0] if y.ndim == 1 else numbers
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import torch
@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 # ---- Loss functions: raw network outputs and targets -> one loss a row, and their predictions ----
 
+_TINY = 1e-300  # instead of a sum of no weights
 HUBER_DELTA = 1.0  # in standard deviations of the target, since targets are standardised
 
 
@@ -272,6 +273,55 @@ class Classification(Loss):
 
 
 @dataclass(frozen=True)
+class MaskedLoss(Loss):
+    """A loss of targets with missing cells (NaN), which have no part in it.
+
+    All other cells have the same weight: the loss of a row is that of a row whose missing targets
+    are predicted without error.
+    """
+
+    loss: Loss = field(default_factory=Loss)
+
+    @classmethod
+    def of(cls, loss: Loss) -> MaskedLoss:
+        """Ignore missing cells in a loss."""
+        return cls(loss.n_per_target, loss.scaling, loss)
+
+    def _cells(self, values: Tensor) -> Tensor:  # (..., T * k) -> (..., T, k)
+        return values.unflatten(-1, (-1, self.n_per_target))
+
+    def _reduced(self, losses: Tensor, y: Tensor) -> Tensor:  # (..., T) -> (...)
+        cells = losses * ~y.isnan()
+        return cells.sum(-1) if isinstance(self.loss, Classification) else cells.mean(-1)
+
+    def rows(self, raw: Tensor, y: Tensor) -> Tensor:
+        losses = self.loss.rows(self._cells(raw), y.nan_to_num(0.0).unsqueeze(-1))
+        return self._reduced(losses, y)
+
+    def unsmoothed(self) -> Loss:
+        return replace(self, loss=self.loss.unsmoothed())
+
+    def point(self, raw: Tensor) -> Tensor:
+        return self.loss.point(raw)
+
+    def average(self, raw: Tensor, n_heads: int) -> Tensor:
+        return self.loss.average(raw, n_heads)
+
+    def metric(self, raw: Tensor, y: Tensor) -> Tensor:
+        cells = self.loss.metric(self._cells(raw), y.nan_to_num(0.0).unsqueeze(-1))
+        if isinstance(self.loss, Classification):
+            return ((cells > 0) | y.isnan()).all(-1).to(raw.dtype)
+        return self._reduced(cells, y)
+
+    def averaged(self, raw: Tensor, y: Tensor) -> Tensor:
+        return self.loss.averaged(self._cells(raw), y.nan_to_num(0.0).unsqueeze(-1))
+
+    def rows_of_average(self, average: Tensor, y: Tensor) -> Tensor:
+        losses = self.loss.rows_of_average(average, y.nan_to_num(0.0).unsqueeze(-1))
+        return self._reduced(losses, y)
+
+
+@dataclass(frozen=True)
 class CrossEntropy(Classification):
     """Softmax cross-entropy; y holds class numbers, (M, B) int64."""
 
@@ -339,7 +389,7 @@ def _log(values: Tensor) -> Tensor:
 
 def accuracy(predicted: Tensor, y: Tensor, weight: Tensor) -> Tensor:
     """Weighted share of rows with every label right: (M, B[, L]) -> (M,) float64."""
-    right = predicted == y.to(predicted.dtype)
+    right = (predicted == y.to(predicted.dtype)) | y.isnan()
     if right.ndim == 3:
         right = right.all(-1)
     w = weight.to(torch.float64)
@@ -347,10 +397,14 @@ def accuracy(predicted: Tensor, y: Tensor, weight: Tensor) -> Tensor:
 
 
 def r2(predicted: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-    """Weighted coefficient of determination, mean over targets: (M, B, T) -> (M,) float64."""
+    """Weighted coefficient of determination, mean over targets: (M, B, T) -> (M,) float64.
+
+    Missing targets have no weight.
+    """
     y, w = y.to(torch.float64), weight.to(torch.float64).unsqueeze(-1)
+    w, y = w * ~y.isnan(), y.nan_to_num(0.0)
     residual = (w * (y - predicted.to(torch.float64)).square()).sum(1)
-    mean = (w * y).sum(1, keepdim=True) / w.sum(1, keepdim=True)
+    mean = (w * y).sum(1, keepdim=True) / w.sum(1, keepdim=True).clamp_min(_TINY)
     total = (w * (y - mean).square()).sum(1)
     score = 1 - residual / total
     # scikit-learn's convention for a constant y: 1 if it is predicted exactly, else 0

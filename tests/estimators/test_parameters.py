@@ -59,6 +59,7 @@ OF_PACKS = {
     "activations": ["relu", None],
     "cv": [1, 1.5],
     "boosting": ["no", None],
+    "estimators": ["ridge", None],
     "scoring": [3],
     "validation_fraction": [0.0, 1.0],
     "max_ensemble_size": [0],
