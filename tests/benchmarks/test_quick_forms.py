@@ -176,6 +176,10 @@ STUDIES = {
             rows["coverage_80"].between(0, 1).all() and (rows["size_80"] <= rows["size_95"]).all()
         ),
     ),
+    "quality.verdicts": Quick(
+        counts={"kind": {"new rows": 2, "5 % copies": 2}}, words=("Alarms in percent",),
+        holds=lambda rows: rows["level"].isin(["good", "fair", "poor", "unknown"]).all(),
+    ),
     "quality.imputation": Quick(
         data="two", to_go="2 of 2 to go", words=("<summary>one: 80 rows",),
         holds=lambda rows: rows["coverage"].notna().groupby(rows["model"]).all().sum() == 3,
