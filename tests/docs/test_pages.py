@@ -32,7 +32,7 @@ def test_stored_outputs_are_those_of_the_code(path, tmp_path):
     found = outputs.run_in_process(path, tmp_path)
     texts = outputs.stored(path)
     for output, text in zip(found, texts, strict=True):
-        if any(texts) and not output["missing"]:  # some pages have no stored outputs yet
+        if any(texts) and not output["missing"]:
             check_output(output["text"], text)
 
 
