@@ -1,4 +1,4 @@
-"""CombuTab: neural networks for tables with a scikit-learn face.
+"""CombuTab: neural networks for tabular data with the scikit-learn API.
 
 A name is imported when it is first asked for: torch takes seconds, and not all need it.
 """

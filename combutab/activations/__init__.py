@@ -1,4 +1,4 @@
-"""Activation functions, each usable alone in any torch model."""
+"""Activation functions as torch modules."""
 
 from combutab.activations._combu import CombU, ComplexCombU
 from combutab.activations._layeract import LAHardSiLU, LASiLU, LayerAct

@@ -1,4 +1,4 @@
-"""Networks whose weights are written down: the papers' theorems as modules."""
+"""Networks with weights computed from a formula, as in the papers' theorems."""
 
 from combutab.constructions._expression import expression_network
 from combutab.constructions._laws import (

@@ -1,4 +1,4 @@
-"""Tables to train on: simulated, from files, formulas, the AI Feynman equations and OpenML."""
+"""Simulated tables, tables of files, formulas, the AI Feynman equations and OpenML."""
 
 from combutab.datasets._feynman import list_feynman, load_feynman
 from combutab.datasets._files import TableError, read_cells, read_table, split_target

@@ -1,4 +1,4 @@
-"""scikit-learn estimators: perceptrons, packs of them, and TabM."""
+"""Classifiers and regressors: multilayer perceptrons, packs and TabM."""
 
 from combutab.estimators._base import BaseMLP, FitTask
 from combutab.estimators._classifier import MLPClassifier

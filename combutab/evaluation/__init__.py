@@ -1,4 +1,4 @@
-"""Evaluation: significance of differences, activations of networks, quality of synthetic tables."""
+"""Scores, significance tests, robustness, and the quality of synthetic tables."""
 
 from combutab.core.metrics import METRICS, Metric
 from combutab.core.scorers import find_metric

@@ -1,4 +1,4 @@
-"""Explanations of a fitted model: importances, partial dependence, attributions of rows."""
+"""Explanations of a fitted model: importances, partial dependence, attributions."""
 
 from combutab.inspection._attributions import Attributions, TableMasker, attributions
 from combutab.inspection._columns import (

@@ -1,4 +1,4 @@
-"""Grid search, and comparisons of activations and models, with networks trained in stacks."""
+"""Grid search, and comparisons of activations and models."""
 
 from combutab.model_selection._baselines import GUESSES
 from combutab.model_selection._comparison import (

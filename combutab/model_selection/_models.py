@@ -65,6 +65,10 @@ class EncodedModel(BaseEstimator):
         self.target_unit = target_unit
         self.random_state = random_state
 
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        name = {"linear": "Linear model", "boosting": "HistGradientBoosting"}[self.model]
+        return f"{name} on the columns that the networks are trained on"
+
     def fit(self, X: Any, y: np.ndarray) -> Self:
         """Encode the table, and fit the model to it."""
         self.encoder_ = clone(self.encoder)

@@ -1,4 +1,4 @@
-"""Stacked layers and networks: M models of one shape as one batched program."""
+"""Layers and networks that train several models as one batched program."""
 
 from combutab.nn._activation import check_activation
 from combutab.nn._cascade import (

@@ -1,4 +1,4 @@
-"""Matplotlib figures, and displays as in scikit-learn, that change no global state."""
+"""Matplotlib figures and scikit-learn displays."""
 
 from combutab.plotting._comparison import (
     ActivationComparisonDisplay,

@@ -1,4 +1,4 @@
-"""Encoders of tables: to the arrays of a network, and back."""
+"""Encoders of tables for networks, and decoders of synthetic rows."""
 
 from combutab.preprocessing._columns import (
     ColumnKind,

@@ -1,4 +1,4 @@
-"""The training loop of stacks, its losses, optimisers, schedules and callbacks."""
+"""Training loop, losses, optimizers, schedules and callbacks."""
 
 from combutab.core.progress import uninterrupted
 from combutab.core.world import unshared

@@ -9,7 +9,7 @@ import itertools
 import pkgutil
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +21,22 @@ import combutab
 
 # A package within one of combutab's that is spoken to by its own name
 WITHIN = {"combutab.generators": ["combutab.generators.sdv"]}
+# Packages that estimators and generators are made of: their classes have no list of methods
+INSIDE = {"combutab.nn", "combutab.preprocessing", "combutab.training"}
+# The methods on the page of a class and of its subclasses, where these are not all public ones
+METHODS = {
+    "Activation": (),
+    "Callback": (
+        *("on_train_begin", "on_epoch_begin", "on_epoch_network"),
+        *("on_epoch_end", "on_train_end", "on_train_results"),
+    ),
+    "ComparisonPlan": (),
+    "ConstructedNetwork": ("check_rounding", "rounding_error"),
+    "Constraint": ("check", "to_dict"),
+    "ModeEncoder": ("fit", "encode", "decode"),
+    "NetworkSpec": ("build",),
+    "TableEncoder": ("fit", "transform", "fit_transform", "get_feature_names_out"),
+}
 
 
 @dataclass(frozen=True)
@@ -90,7 +106,10 @@ def own_members(cls: type) -> list[tuple[str, Any]]:
     if issubclass(cls, torch.nn.Module):  # what torch calls
         found.pop("forward", None)
         found.pop("extra_repr", None)
-    return sorted(found.items())
+    listed = [METHODS[base.__name__] for base in cls.__mro__ if base.__name__ in METHODS]
+    if not listed and ".".join(cls.__module__.split(".")[:2]) in INSIDE:
+        listed = [()]
+    return sorted((name, found[name]) for name in found if not listed or name in listed[0])
 
 
 def page(name: Name, more: Sequence[str] = ()) -> str:
@@ -189,18 +208,25 @@ def write(folder: Path, more: Mapping[str, Sequence[str]]) -> None:
         for name in listed:
             put(folder / f"{name.full}.rst", page(name, more.get(name.full, ())))
     lines = ["API reference", "=" * 13, ""]
-    lines += ["Every name that a program may rest on, by package. "
-              "What begins with an underscore may change at any time.", ""]  # fmt: skip
-    lines += [".. list-table::", "   :widths: 32 68", ""]
-    for package in found:
-        said = (inspect.getdoc(importlib.import_module(package)) or "").split("\n\n")[0]
-        said = re.sub(r"\s+", " ", said)
-        lines += [f"   * - :doc:`{package}`", f"     - {said}"]
+    lines += ["Public names by package. Names with a leading underscore are private.", ""]
+    lines += package_table(package for package in found if package not in INSIDE)
     lines += ["   * - :doc:`command_line`", "     - The ``combutab`` command."]
     lines += ["   * - :doc:`activations_drawn`", "     - Equations, curves and derivatives."]
+    lines += ["", "For extensions of the library:", ""]
+    lines += package_table(package for package in found if package in INSIDE)
     lines += ["", ".. toctree::", "   :hidden:", "", *[f"   {p}" for p in found]]
     lines += ["   command_line", "   activations_drawn"]
     put(folder / "index.rst", "\n".join(lines) + "\n")
+
+
+def package_table(packages: Iterable[str]) -> list[str]:
+    """Lay out a table of packages with the first sentence of each."""
+    lines = [".. list-table::", "   :widths: 32 68", ""]
+    for package in packages:
+        said = (inspect.getdoc(importlib.import_module(package)) or "").split("\n\n")[0]
+        said = re.sub(r"\s+", " ", said)
+        lines += [f"   * - :doc:`{package}`", f"     - {said}"]
+    return lines
 
 
 def put(path: Path, text: str) -> None:
