@@ -12,11 +12,12 @@ import typer
 from combutab.cli._console import UserError
 
 TABLE = "flats.csv"
+N_FLATS = 1000
 COMMANDS = (
     f"fit {TABLE} --target rent -o model.safetensors --report model.html",
     f"compare {TABLE} --target rent --activations combu,relu,gelu --seeds 1 --out comparison "
     "--report comparison.html",
-    f"synth {TABLE} --target rent -o synthetic.csv --report synthetic.html --max-time 20s",
+    f"synth {TABLE} --target rent -o synthetic.csv --report synthetic.html --epochs 40",
 )
 
 
@@ -26,7 +27,7 @@ def demo(
         Path, typer.Option("--out", "-o", help="Folder for the files; new or empty.")
     ] = Path("demo"),
 ) -> int:
-    """Show the main commands on a simulated table of 600 flats.
+    """Show the main commands on a simulated table of 1,000 flats.
 
     Predicts the rent, compares three activation functions, a linear model and boosting, and writes
     synthetic rows. Each command is printed before it runs, so that you can repeat it with your own
@@ -40,8 +41,10 @@ def demo(
 
     root = ctx.find_root().command
     with contextlib.chdir(out):
-        make_flats().to_csv(TABLE, index=False)
-        typer.echo(f"Wrote {out / TABLE}: 600 simulated flats and their rents\n\n$ cd {out}")
+        make_flats(N_FLATS).to_csv(TABLE, index=False)
+        typer.echo(
+            f"Wrote {out / TABLE}: {N_FLATS:,} simulated flats and their rents\n\n$ cd {out}"
+        )
         for command in COMMANDS:
             typer.echo(f"\n$ combutab {command}")
             code = root.main(shlex.split(command), prog_name="combutab", standalone_mode=False)
