@@ -102,7 +102,7 @@ _REGRESSION = [
     Metric("mse", "MSE", "neg_mean_squared_error",
            greater_is_better=False, unit="variances of the target"),
     Metric("mape", "MAPE", "neg_mean_absolute_percentage_error", greater_is_better=False,
-           unit="shares of the target"),
+           unit="fractions of the target"),
 ]  # fmt: skip
 METRICS: dict[str, dict[str, Metric]] = {
     "classification": {metric.name: metric for metric in _CLASSIFICATION},

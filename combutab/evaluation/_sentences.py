@@ -9,7 +9,7 @@ from operator import itemgetter
 import numpy as np
 import pandas as pd
 
-from combutab.core.text import join_names, join_with_smallest_p, p_relation
+from combutab.core.text import counted, join_names, join_with_smallest_p, p_relation
 from combutab.evaluation._statistics import (
     ROUNDING,
     Clique,
@@ -44,7 +44,7 @@ def summarise(comparison: pd.DataFrame, *, score: str = "score", alpha: float = 
     ...     "score": [0.80, 0.82, 0.81, 0.79, 0.90, 0.91, 0.92, 0.89],
     ... })
     >>> print(summarise(compare_with_best(results, n_train=75, n_test=25), score="accuracy"))
-    combu has the best mean accuracy: 0.905 (95 % interval 0.8736 to 0.9364) over 4 resamples.
+    combu has the best mean accuracy: 0.905 (95 % interval 0.8736 to 0.9364) over 4 folds.
     Significantly different from combu at the 5 % level: relu (p = 0.00053).
     """
     group = comparison.columns[0]
@@ -52,7 +52,7 @@ def summarise(comparison: pd.DataFrame, *, score: str = "score", alpha: float = 
     k, name = int(best["n_resamples"]), best[group]
     ends = interval_words(best["low"], best["high"])
     interval = f" ({100 * (1 - alpha):g} % interval {ends}) over" if ends else ", the same in all"
-    lines = [f"{name} has the best mean {score}: {best['mean']:.4g}{interval} {k} resamples."]
+    lines = [f"{name} has the best mean {score}: {best['mean']:.4g}{interval} {k} folds."]
     differs = others_table["distinguishable"].astype(bool)
     level = f"at the {100 * alpha:g} % level"
     similar, different = others_table[~differs], others_table[differs]
@@ -157,19 +157,19 @@ def summarise_pairs(pairs: pd.DataFrame, *, score: str = "score", alpha: float =
     ...     "score": [0.80, 0.82, 0.81, 0.79, 0.90, 0.91, 0.92, 0.89, 0.91, 0.90, 0.89, 0.90],
     ... })
     >>> print(summarise_pairs(compare_pairs(results, n_train=75, n_test=25), score="accuracy"))
-    2 of 3 pairs of activations are significantly different in accuracy over 4 resamples
+    2 of 3 pairs of activations are significantly different in accuracy over 4 folds
     (corrected t-test, Holm-adjusted, 5 % level).
     These are not significantly different: combu and elu.
     combu is better than relu (accuracy +0.1, p = 0.0016).
     elu is better than relu (accuracy +0.095, p = 0.011).
-    With 4 resamples and 3 comparison(s) the Wilcoxon test cannot find any difference: its adjusted
-    p-value is at least 0.38. More resamples are needed.
+    With 4 folds and 3 comparisons, Wilcoxon's test cannot find a difference: its adjusted p-value
+    is at least 0.38. More folds are needed.
     """
     group, second = pairs.columns[:2]
     model, n_resamples = _word(group), int(pairs["n_resamples"].iloc[0])
     differ = pairs["distinguishable"].astype(bool)
     design = (
-        f"in {score} over {n_resamples} resamples (corrected t-test, Holm-adjusted, "
+        f"in {score} over {n_resamples} folds (corrected t-test, Holm-adjusted, "
         f"{100 * alpha:g} % level)"
     )
     if not differ.any():
@@ -206,7 +206,7 @@ def summarise_pairs(pairs: pd.DataFrame, *, score: str = "score", alpha: float =
     otherwise = int(((pairs["p_wilcoxon"] < alpha) != differ).sum())
     if otherwise and not blind:
         lines.append(
-            "Wilcoxon's test, which takes the resamples as independent, decides otherwise on "
+            "Wilcoxon's test, which assumes independent folds, decides otherwise on "
             f"{otherwise} of {len(pairs)} pairs."
         )
     return "\n".join(lines + blind)
@@ -255,9 +255,9 @@ def p_words(p: float) -> str:
     `corrected_resampled_ttest` returns 0 for differences without any spread:
 
     >>> p_words(0.0)
-    'by the same in every resample'
+    'by the same amount in every fold'
     """
-    return f"p {p_relation(p)}" if p else "by the same in every resample"
+    return f"p {p_relation(p)}" if p else "by the same amount in every fold"
 
 
 def _wilcoxon_is_blind(n_resamples: int, n_comparisons: int, alpha: float) -> list[str]:
@@ -266,9 +266,9 @@ def _wilcoxon_is_blind(n_resamples: int, n_comparisons: int, alpha: float) -> li
     if not n_comparisons or smallest < alpha:
         return []
     return [
-        f"With {n_resamples} resamples and {n_comparisons} comparison(s) the Wilcoxon test cannot "
-        f"find any difference: its adjusted p-value is at least {smallest:.2g}. More resamples are "
-        "needed."
+        f"With {n_resamples} folds and {counted(n_comparisons, 'comparison')}, Wilcoxon's test "
+        f"cannot find a difference: its adjusted p-value is at least {smallest:.2g}. More folds "
+        "are needed."
     ]
 
 

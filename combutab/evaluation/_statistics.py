@@ -1,4 +1,4 @@
-"""Intervals, tests and ranks of scores on the same resamples."""
+"""Intervals, tests and ranks of scores on the same folds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scipy.special import ndtr, stdtr
 
 from combutab.core.rng import RandomState, as_generator
 
-# ---- Intervals for the mean of scores over resamples, folds or seeds -----------------------------
+# ---- Intervals for the mean of scores over folds or seeds ----------------------------------------
 
 
 class Interval(NamedTuple):
@@ -55,9 +55,9 @@ def t_interval(scores: ArrayLike, *, confidence: float = 0.95) -> Interval:
 def corrected_interval(
     scores: ArrayLike, *, n_train: float, n_test: float, confidence: float = 0.95
 ) -> Interval:
-    """Confidence interval of a mean over resamples, with Nadeau and Bengio's corrected variance.
+    """Confidence interval of a mean over folds, with Nadeau and Bengio's corrected variance.
 
-    The training sets of resamples overlap, so the k scores are not independent. The variance of
+    The training sets of folds overlap, so the k scores are not independent. The variance of
     the mean is therefore ``(1 / k + n_test / n_train) * s**2`` instead of ``s**2 / k``.
 
     Parameters
@@ -65,7 +65,7 @@ def corrected_interval(
     scores : array-like of shape (k,)
         One score per fold or split, at least 2, all finite.
     n_train, n_test : float
-        Numbers of training and test rows in each resample, at least 1 (their means if they vary).
+        Numbers of training and test rows in each fold, at least 1 (their means if they vary).
     confidence : float in (0, 1), default=0.95
 
     Returns
@@ -135,7 +135,7 @@ def variance_factor(n_resamples: int, n_train: float, n_test: float) -> float:
     """Nadeau and Bengio's ``1 / k + n_test / n_train``, checked."""
     for name, value in (("n_train", n_train), ("n_test", n_test)):
         if not 1 <= value < math.inf:
-            raise ValueError(f"{name} must be at least 1 (rows in each resample), got {value}")
+            raise ValueError(f"{name} must be at least 1 (rows in each fold), got {value}")
     return 1.0 / n_resamples + n_test / n_train
 
 
@@ -168,7 +168,7 @@ def _check_confidence(confidence: float) -> None:
         raise ValueError(f"confidence must be between 0 and 1, such as 0.95, got {confidence}")
 
 
-# ---- Tests of whether two or more models differ, from scores on the same resamples ---------------
+# ---- Tests of whether two or more models differ, from scores on the same folds -------------------
 
 _EXACT_LIMIT = 100  # Wilcoxon: up to here the exact distribution, above it the normal one
 ROUNDING = 1e-12  # relative difference up to which scores are equal, in all tests and ranks
@@ -196,13 +196,13 @@ def corrected_resampled_ttest(
         Scores of two models on the same k splits or folds, all finite. Average the seeds of a
         split first.
     n_train, n_test : float
-        Numbers of training and test rows in each resample, at least 1.
+        Numbers of training and test rows in each fold, at least 1.
 
     Returns
     -------
     Significance (statistic, pvalue)
         Scores that are equal up to rounding give (0, 1). A difference that is the same in all
-        resamples has no variance and gives (+-inf, 0).
+        folds has no variance and gives (+-inf, 0).
 
     References
     ----------
@@ -282,7 +282,7 @@ def friedman(scores: pd.DataFrame | ArrayLike) -> Significance:
     -------
     Significance (statistic, pvalue)
         The chi-square approximation with ``n_models - 1`` degrees of freedom; (0, 1) if all models
-        are tied in every resample.
+        are tied in every fold.
 
     Examples
     --------
@@ -293,7 +293,7 @@ def friedman(scores: pd.DataFrame | ArrayLike) -> Significance:
     values = np.asarray(scores, dtype=np.float64)
     if values.ndim != 2 or values.shape[0] < 2 or values.shape[1] < 3:
         raise ValueError(
-            "friedman needs at least 2 rows (resamples) and 3 columns (models), got shape "
+            "friedman needs at least 2 rows (folds) and 3 columns (models), got shape "
             f"{values.shape}; compare two models with wilcoxon"
         )
     as_scores(values.ravel())
@@ -335,7 +335,7 @@ def _paired(a: ArrayLike, b: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np
     first, second = as_scores(a, "a"), as_scores(b, "b")
     if len(first) != len(second):
         raise ValueError(
-            f"a and b must be scores on the same resamples, got {len(first)} and {len(second)}"
+            f"a and b must be scores on the same folds, got {len(first)} and {len(second)}"
         )
     return first, second
 
@@ -380,7 +380,7 @@ TESTS = ("corrected-t", "wilcoxon")
 
 
 def mean_ranks(scores: pd.DataFrame, *, greater_is_better: bool = True) -> pd.Series:
-    """Average the ranks of the models over the resamples: 1 is the best, ties share the mean rank.
+    """Average the ranks of the models over the folds: 1 is the best, ties share the mean rank.
 
     Scores that are equal up to rounding are tied, as in the tests.
 
@@ -425,7 +425,7 @@ def compare_with_best(
 ) -> pd.DataFrame:
     """Test every model for a significant difference from the model with the best mean score.
 
-    The unit of the test is the resample (fold or split). Scores of several seeds in one resample
+    The unit of the test is the fold (or random split). Scores of several seeds in one fold
     are averaged first, because they share their rows. List in ``resample`` every column that
     changes the split: ``["repeat", "fold"]`` for repeated cross-validation, but only ``"fold"`` if
     the seed changes only the network.
@@ -439,9 +439,9 @@ def compare_with_best(
     group : column name, default="activation"
         Column that identifies the models to compare.
     resample : column name or list of column names, default="fold"
-        Columns that identify a resample.
+        Columns that identify a fold.
     n_train, n_test : float
-        Numbers of training and test rows in each resample (their means if they vary).
+        Numbers of training and test rows in each fold (their means if they vary).
     greater_is_better : bool, default=True
         False for losses and errors.
     test : {"corrected-t", "wilcoxon"}, default="corrected-t"
@@ -460,13 +460,13 @@ def compare_with_best(
     Raises
     ------
     ValueError
-        If a column is missing, scores are missing, a group lacks a resample, or there are fewer
-        than 2 resamples.
+        If a column is missing, scores are missing, a group lacks a fold, or there are fewer
+        than 2 folds.
 
     Notes
     -----
     The best model is selected by the same scores that are tested, so its mean is slightly
-    optimistic. With few resamples the test has little power: "not significantly different" does not
+    optimistic. With few folds the test has little power: "not significantly different" does not
     mean "equal".
 
     Examples
@@ -486,7 +486,7 @@ def compare_with_best(
         raise ValueError(f"test must be one of {', '.join(TESTS)}, got {test!r}")
     check_alpha(alpha)
     wide = best_first(
-        one_score_a_resample(results, score, group, resample), greater_is_better=greater_is_better
+        one_score_per_fold(results, score, group, resample), greater_is_better=greater_is_better
     )
     rows = []
     for name, scores in wide.items():
@@ -511,15 +511,15 @@ def compare_with_best(
     return table
 
 
-def one_score_a_resample(
+def one_score_per_fold(
     results: pd.DataFrame,
     score: str,
     group: str,
     resample: str | Sequence[str],
 ) -> pd.DataFrame:
-    """Return a frame with a row per resample and a column per group, as first met; seeds averaged.
+    """Return a frame with a row per fold and a column per group, as first met; seeds averaged.
 
-    Raises ValueError where a column or a score is missing, or there are fewer than 2 resamples.
+    Raises ValueError where a column or a score is missing, or there are fewer than 2 folds.
     """
     keys = [resample] if isinstance(resample, str) else list(resample)
     for column in (score, group, *keys):
@@ -539,12 +539,11 @@ def one_score_a_resample(
     lacking = [f"{name} lacks {int(n)}" for name, n in wide.isna().sum().items() if n]
     if lacking:
         raise ValueError(
-            f"every {group} needs a score in each of the {len(wide)} resamples; "
-            + ", ".join(lacking)
+            f"every {group} needs a score in each of the {len(wide)} folds; " + ", ".join(lacking)
         )
     wide = wide[list(pd.unique(results[group]))].astype(np.float64)
     if len(wide) < 2:
-        raise ValueError(f"at least 2 resamples are needed to compare, got {len(wide)}")
+        raise ValueError(f"at least 2 folds are needed to compare, got {len(wide)}")
     return wide
 
 
@@ -576,9 +575,9 @@ def compare_pairs(
     alpha: float = 0.05,
     random_state: RandomState = 0,
 ) -> pd.DataFrame:
-    """Test all pairs of models for significant differences on the same resamples of one data set.
+    """Test all pairs of models for significant differences on the same folds of one data set.
 
-    As in `compare_with_best`, scores of several seeds in one resample are averaged first.
+    As in `compare_with_best`, scores of several seeds in one fold are averaged first.
 
     Parameters
     ----------
@@ -601,12 +600,12 @@ def compare_pairs(
     Raises
     ------
     ValueError
-        If a column is missing, scores are missing, a group lacks a resample, or there are fewer
-        than 2 groups or resamples.
+        If a column is missing, scores are missing, a group lacks a fold, or there are fewer
+        than 2 groups or folds.
 
     Notes
     -----
-    Wilcoxon's test and the bootstrap assume independent resamples. Resamples of one data set
+    Wilcoxon's test and the bootstrap assume independent folds. Folds of one data set
     overlap, so their p-values and intervals are too small. Decide by the corrected t-test. A
     bootstrap interval that excludes zero does not prove a difference.
 
@@ -625,7 +624,7 @@ def compare_pairs(
     2        elu             relu       0.095             True
     """
     check_alpha(alpha)
-    wide = one_score_a_resample(results, score, group, resample)
+    wide = one_score_per_fold(results, score, group, resample)
     if wide.shape[1] < 2:
         raise ValueError(f"at least 2 values of {group!r} are needed to compare, got 1")
     wide = best_first(wide, greater_is_better=greater_is_better)
@@ -698,7 +697,7 @@ class NemenyiResult:
         return self.friedman.pvalue < self.alpha
 
     @property
-    def not_told_apart(self) -> tuple[Clique, ...]:
+    def not_different(self) -> tuple[Clique, ...]:
         """The cliques; one clique of all models if Friedman's test finds no difference."""
         return self.cliques if self.differ else (tuple(self.mean_ranks.index),)
 
@@ -836,5 +835,5 @@ def plural(word: str) -> str:
 
 def _what_rows_are(index: pd.Index) -> str:
     if isinstance(index, pd.MultiIndex):  # such as (repeat, fold)
-        return "resamples"
+        return "folds"
     return "data sets" if index.name is None else plural(str(index.name).replace("_", " "))

@@ -35,7 +35,7 @@ class ModelComparison:
         mse, mape), seconds, epochs (only of activations), and constant (whether the predictions are
         the same class, or nearly the same number, for all rows of the test fold although their
         targets differ). mae and rmse are in standard deviations of the target, mse in variances,
-        mape in shares of the target. A fit that diverged has NaN for its scores.
+        mape in fractions of the target. A fit that diverged has NaN for its scores.
     summary : DataFrame, one row per activation or model, the best first
         As from `combutab.evaluation.compare_with_best`: activation or model, mean, low, high,
         mean_rank, p, distinguishable, n_resamples, test. The 95 % intervals from low to high are

@@ -47,7 +47,7 @@ def _guess_sentences(
     best, metric = summary.iloc[0], plan.guess_metric
     name, label, p = best.iloc[0], METRICS[plan.task][metric].title, p_words(best["p_guess"])
     mean, score = float(guesses[metric].mean()), _mean_score(results, plan.group, name, metric)
-    guess = f"guessing ({GUESSES[metric]}) has a mean {label} of {mean:.4g}"
+    guess = f"guessing ({GUESSES[metric]}) scores {round(mean, 4):.4g}"
     beaten = summary["beats_guess"].astype(bool)
     if best["beats_guess"]:
         lines = [first, f"It is significantly better than guessing ({p}): {guess}."]
@@ -69,7 +69,7 @@ def _guess_sentences(
     n, k = len(summary), int(best["n_resamples"])
     if plan.test == "wilcoxon" and n * 2.0 ** (1 - k) >= ALPHA:
         why = (
-            f"with {k} resamples the Wilcoxon test cannot find a significant difference for "
+            f"with {k} folds Wilcoxon's test cannot find a significant difference for "
             f"{counted(n, plan.group)}"
         )
     elif plan.is_better(score, mean, metric):

@@ -236,7 +236,7 @@ def plot_critical_difference(result: NemenyiResult) -> Figure:
     over = 0.008 * k  # ends of bars beyond the ranks: a bar of equal ranks is seen, too
     bars = [
         (ranks[ranks.index.isin(group)].min() - over, ranks[ranks.index.isin(group)].max() + over)
-        for group in result.not_told_apart
+        for group in result.not_different
     ]
     levels = _levels(bars, gap=2 * over)
     first_label = _FIRST_BAR + _BAR_ROW * (max(levels, default=-1) + 1) + 0.35

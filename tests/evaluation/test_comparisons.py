@@ -190,7 +190,7 @@ def test_sentences_are_made_from_the_numbers():
     text = summarise(compare_with_best(tidy(THREE), **SIZES), score="accuracy")
     lines = text.splitlines()
     assert lines[0].startswith("combu has the best mean accuracy: 0.908 (95 % interval 0.8")
-    assert lines[0].endswith("over 5 resamples.")
+    assert lines[0].endswith("over 5 folds.")
     assert lines[1].startswith(
         "Not significantly different from combu at the 5 % level: gelu (p = 0."
     )
@@ -208,10 +208,10 @@ def test_sentences_say_when_wilcoxon_cannot_find_anything(n_others, folds):
     scores = {"best": 10.0 + steps * 0} | {f"m{i}": 9.0 - steps - i for i in range(n_others)}
     table = compare_with_best(tidy(scores), **SIZES, test="wilcoxon")
     text = summarise(table)
-    assert ("cannot find any difference" in text) == (not table["distinguishable"].any())
+    assert ("cannot find a difference" in text) == (not table["distinguishable"].any())
     careful = compare_with_best(tidy(scores), **SIZES, alpha=0.001)
     assert "0.1 % level" in summarise(careful, alpha=0.001)
-    assert f"best has the best mean score: 10, the same in all {folds} resamples." in text
+    assert f"best has the best mean score: 10, the same in all {folds} folds." in text
     assert "Wilcoxon" not in summarise(careful, alpha=0.001)
 
 
@@ -231,8 +231,8 @@ def test_no_spread_is_not_said_to_be_certainty():
     """A t-test of equal differences has p = 0, and equal scores an interval without length."""
     table = compare_with_best(tidy({"a": [0.7] * 3, "b": [0.6] * 3}), **SIZES)
     assert summarise(table).splitlines() == [
-        "a has the best mean score: 0.7, the same in all 3 resamples.",
-        "Significantly different from a at the 5 % level: b (by the same in every resample).",
+        "a has the best mean score: 0.7, the same in all 3 folds.",
+        "Significantly different from a at the 5 % level: b (by the same amount in every fold).",
     ]
     # means over seeds, which differ in their last digit
     same = tidy({"a": [0.1 + 0.2 + 0.4, 0.7, 0.4 + 0.2 + 0.1]})
@@ -332,7 +332,7 @@ def found(p, p_wilcoxon=None, n_resamples=30, alpha=0.05, group="activation"):
 def test_sentences_of_pairs_are_made_from_the_numbers():
     pairs = found({"a b": 0.7, "a c": 0.06, "a d": 0.01, "b c": 0.2, "b d": 1e-9, "c d": 0.4})
     assert summarise_pairs(pairs, score="accuracy").splitlines() == [
-        "2 of 6 pairs of activations are significantly different in accuracy over 30 resamples "
+        "2 of 6 pairs of activations are significantly different in accuracy over 30 folds "
         "(corrected t-test, Holm-adjusted, 5 % level).",
         "These are not significantly different: a, b and c; c and d.",
         "a is better than d (accuracy +0.25, p = 0.01).",
@@ -343,7 +343,7 @@ def test_sentences_of_pairs_are_made_from_the_numbers():
 def test_nothing_found():
     pairs = found({"a b": 0.3, "a c": 0.06, "b c": 1.0}, group="loss_function")
     assert summarise_pairs(pairs, score="r2").splitlines() == [
-        "No loss function is significantly different from any other in r2 over 30 resamples "
+        "No loss function is significantly different from any other in r2 over 30 folds "
         "(corrected t-test, Holm-adjusted, 5 % level).",
         "The smallest p-value is that of a and c (p = 0.06).",
     ]
@@ -386,8 +386,8 @@ REFUSED = [
     (None, {"resample": ["fold", "x"]}, "no column 'x'"),
     (None, {"n_train": 0}, "n_train must be at least 1"),
     (None, {"n_test": 0}, "n_test must be at least 1"),
-    (lambda r: r[r["fold"] == 0], {}, "at least 2 resamples are needed to compare, got 1"),
-    (lambda r: r.drop(index=[1, 2]), {}, "in each of the 5 resamples; relu lacks 2"),
+    (lambda r: r[r["fold"] == 0], {}, "at least 2 folds are needed to compare, got 1"),
+    (lambda r: r.drop(index=[1, 2]), {}, "in each of the 5 folds; relu lacks 2"),
     (
         lambda r: r.assign(score=r["score"].where(r.index != 0)),
         {},

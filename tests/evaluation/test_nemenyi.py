@@ -217,7 +217,7 @@ def test_friedman_finds_nothing():
         "Mean ranks, 1 is the best: a 1.75, b 2.00, c 2.25.",
         "No activation is significantly different from any other.",
     ]
-    assert result.not_told_apart == (("a", "b", "c"),)
+    assert result.not_different == (("a", "b", "c"),)
 
 
 def test_friedman_decides_before_nemenyi_pairs():
@@ -234,7 +234,7 @@ def test_friedman_decides_before_nemenyi_pairs():
     result = nemenyi(ranked(*rows))
     assert result.p.loc["a", "c"] < 0.05 < result.friedman.pvalue
     assert len(result.cliques) == 2
-    assert [sorted(group) for group in result.not_told_apart] == [list("abcdefg")]
+    assert [sorted(group) for group in result.not_different] == [list("abcdefg")]
     assert summarise_nemenyi(result).splitlines()[2:] == [
         "No activation is significantly different from any other."
     ]
@@ -251,10 +251,10 @@ def test_too_few_rows_to_find_anything(k, n, said):
     assert ("With" in text) == said
 
 
-def test_rows_of_several_levels_are_resamples():
+def test_rows_of_several_levels_are_folds():
     scores = ranked([1, 2, 3], [2, 3, 1])
     scores.index = pd.MultiIndex.from_tuples([(0, 0), (0, 1)], names=["repeat", "fold"])
-    assert "over 2 resamples" in summarise_nemenyi(nemenyi(scores))
+    assert "over 2 folds" in summarise_nemenyi(nemenyi(scores))
 
 
 def test_everyone_differs_significantly():

@@ -260,7 +260,7 @@ def t_test(a=(1, 2), b=(2, 4), n_train=10, n_test=5):
     [
         (lambda: t_test(a=[1]), "a must"),
         (lambda: t_test(a=[[1, 2]]), "one-dimensional"),
-        (lambda: t_test(b=[1, 2, 3]), "same resamples, got 2 and 3"),
+        (lambda: t_test(b=[1, 2, 3]), "same folds, got 2 and 3"),
         (lambda: t_test(b=[1, math.nan]), r"b has 1 missing or infinite value\(s\) of 2"),
         (lambda: t_test(n_train=0), "n_train must"),
         (lambda: t_test(n_test=math.nan), "n_test must"),

@@ -278,9 +278,7 @@ def test_a_test_that_cannot_find_anything_says_so():
     X = normal(200, 2)
     found = compare_activations(X, X[:, 0] > 0, **QUICK | {"epochs": 2}, test="wilcoxon")
     assert found.winner is None
-    assert "with 5 resamples the Wilcoxon test cannot find a significant difference for 2" in first(
-        found
-    )
+    assert "with 5 folds Wilcoxon's test cannot find a significant difference for 2" in first(found)
 
 
 # ---- what is named -------------------------------------------------------------------------------
