@@ -104,6 +104,13 @@ def few_trees():
         yield
 
 
+@pytest.fixture
+def few_steps():
+    """For tests of private fits that do not judge the rows."""
+    with short.few_steps():
+        yield
+
+
 @pytest.fixture(scope="module")
 def short_reports():
     """For tests of what a report holds and shows, and not of how it judges."""

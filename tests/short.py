@@ -46,6 +46,17 @@ def short_reports():
 
 
 @contextmanager
+def few_steps():
+    """Let the optimizer of PrivateSynthesizer take few steps: how good rows are is not tested."""
+    from combutab.generators.private import _synthesizer
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_synthesizer, "_START_STEPS", 1)
+        patch.setattr(_synthesizer, "_LAST_STEPS", 1)
+        yield
+
+
+@contextmanager
 def small_stacks(n_units=1000):
     """Train at most so many units at once, so that a few small networks are several stacks."""
     with pytest.MonkeyPatch.context() as patch:

@@ -58,7 +58,7 @@ from tests.models import (
     net,
 )
 
-pytestmark = pytest.mark.usefixtures("few_trees")  # in packs
+pytestmark = pytest.mark.usefixtures("few_trees", "few_steps")  # of packs and private fits
 ALL = MODELS | VARIANTS
 GENERATORS = ["TabFlow", "CTGAN", "TVAE"]
 ESTIMATORS = ["classifier", "regressor", "TabM classifier", "TabM regressor"]

@@ -109,9 +109,13 @@ TEXTS = TYPED.assign(
 Y = TYPED["day"].dt.dayofyear + TYPED["time"].dt.total_seconds() / 1000
 
 
-@pytest.mark.parametrize("model", [MLPRegressor, PackRegressor, TabMRegressor])
-def test_text_dates_give_the_predictions_of_dates(model, tmp_path):
-    settings = {"max_iter": 3, "random_state": 0, "n_iter_no_change": np.inf}
+@pytest.mark.usefixtures("few_trees")
+@pytest.mark.parametrize(
+    ("model", "params"),
+    [(MLPRegressor, {}), (PackRegressor, {"n_members": 3}), (TabMRegressor, {})],
+)
+def test_text_dates_give_the_predictions_of_dates(model, params, tmp_path):
+    settings = {"max_iter": 3, "random_state": 0, "n_iter_no_change": np.inf, **params}
     expected = model(**settings).fit(TYPED, Y).predict(TYPED)
     with pytest.warns(OddColumnWarning, match="column 'day'.*column 'time'") as caught:
         fitted = model(**settings).fit(TEXTS, Y)

@@ -7,7 +7,6 @@ first, must end in the same file.
 
 from __future__ import annotations
 
-import functools
 import sys
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -17,10 +16,10 @@ import pandas as pd
 import pytest
 
 from combutab import PrivateSynthesizer
-from combutab.generators.private import _mechanisms, _synthesizer
+from combutab.generators.private import _mechanisms
+from tests.short import few_steps
 from tests.trust.privacy_games import put
 
-RHO_OF = functools.cache(_mechanisms.rho_of)
 RELEASES = ("release_counts", "release_choice", "release_categories")
 BOUNDS, KINDS = {"age": (0, 120)}, {"kind": ["flat", "house"]}
 
@@ -38,20 +37,10 @@ def table(n, seed, kinds=("flat", "house", "boat")):
     )
 
 
-@contextmanager
-def brief():
-    """Few steps of the optimizer: how good the rows are is not judged here."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_synthesizer, "_START_STEPS", 1)
-        patch.setattr(_synthesizer, "_LAST_STEPS", 1)
-        patch.setattr(_mechanisms, "rho_of", RHO_OF)  # a budget's, which thousands of fits ask for
-        yield patch
-
-
 def fit(X, person=None, **params):
     """A tiny mixture."""
     small = {"epsilon": 50.0, "delta": 1e-4, "n_components": 4, "epochs": 1, "random_state": 0}
-    with brief():
+    with few_steps():
         return PrivateSynthesizer(**small | params).fit(X, person=person)
 
 

@@ -111,7 +111,7 @@ def test_a_choice_is_drawn_by_its_score():
 
 def test_choice_has_the_odds_of_exponential_mechanism():
     # scores 0 and 1, scale 1: by Gumbel noise the odds are those of a logistic distribution
-    rho, n = 0.5, 4000
+    rho, n = 0.5, 1500
     counts, expected = [np.array([1]), np.array([1])], [np.array([1.0]), np.array([0.0])]
     wins = sum(release_choice(counts, expected, rho, ample(), **WORDS) for _ in range(n))
     assert stats.binomtest(wins, n, 1 / (1 + math.exp(-1))).pvalue > 1e-9

@@ -17,6 +17,7 @@ from combutab.generators import FixedCombinations, Inequality
 from combutab.generators.private import _domain, _mechanisms, _synthesizer
 from combutab.generators.private._mechanisms import Ledger
 
+brief = pytest.mark.usefixtures("few_steps")  # where rows are not judged
 QUICK = {"epochs": 5, "n_components": 50, "random_state": 0}
 N = 3000
 RNG = np.random.default_rng(0)
@@ -76,6 +77,7 @@ def test_ledger_spends_exactly_the_budget(model):
     assert "(20, 1e-06)-differentially private" in model._repr_html_()
 
 
+@brief
 def test_pairs_are_selected_under_a_small_budget():
     # categories are as many as are given, whatever the noise: 31 x 31 cells a pair
     columns = {name: RNG.integers(0, 30, N) for name in "abcd"}
@@ -127,12 +129,14 @@ def test_a_file_gives_the_same_rows_and_ledger(model, tmp_path):
     assert (again.epsilon_, again.n_rows_) == (model.epsilon_, model.n_rows_)
 
 
+@brief
 def test_the_random_state_does_not_fix_the_noise():
     one, two = (make(**AGES).fit(TABLE[["age", "old"]]) for _ in range(2))
     assert one.ledger_["rho"].sum() == pytest.approx(two.ledger_["rho"].sum())
     assert not np.array_equal(one._states[0]["probabilities"], two._states[0]["probabilities"])
 
 
+@brief
 def test_bounds_and_categories_are_learned_within_the_budget():
     X = TABLE[["age", "income", "city"]].copy()
     X.loc[0, "city"] = "a single person's"
@@ -209,6 +213,7 @@ def test_a_person_counts_once_whatever_her_rows(tmp_path):
         model.fit(X[["kind"]])
 
 
+@brief
 def test_integers_may_be_categories():
     X = pd.DataFrame({"code": RNG.choice([3, 700, 5], 2000), "flag": RNG.random(2000) < 0.5})
     model = PrivateSynthesizer(epsilon=20.0, **QUICK).fit(X, discrete_columns=["code"])
@@ -227,6 +232,7 @@ def test_edges_are_bins_and_spikes_are_kept():
     assert len(model.encoder_.columns_[1].mixture.weights) == 3
 
 
+@brief
 def test_rows_meet_constraints_that_are_public():
     X = pd.DataFrame({"low": RNG.integers(0, 50, 2000)})
     X["high"] = X["low"] + RNG.integers(0, 50, 2000)
@@ -259,6 +265,7 @@ def test_budget_too_small_for_any_table_is_refused(monkeypatch):
     assert said.endswith("Nothing was spent")
 
 
+@brief
 @pytest.mark.filterwarnings("ignore:no value of column 'city'")  # its threshold is higher
 @pytest.mark.parametrize(
     "params",
@@ -301,6 +308,7 @@ def test_guide_lists_rows_needed_per_budget():
                 PrivateSynthesizer(epsilon=float(epsilon)).fit(X)
 
 
+@brief
 def test_too_large_delta_is_refused(uncounted):
     says = "delta=0.001 must be .* about 3,000 .counted with noise.*Use delta=1e-05 or less"
     with pytest.raises(ValueError, match=says):
@@ -377,6 +385,7 @@ def test_a_few_rows_are_refused(n):
         make(epsilon=0.1).fit(TABLE[:n])
 
 
+@brief
 def test_columns_of_missing_cells_and_of_one_value():
     n = 300
     X = pd.DataFrame({"x": [np.nan] * n, "c": pd.Categorical(["a"] * n, ["a"]), "b": [True] * n})
@@ -384,6 +393,7 @@ def test_columns_of_missing_cells_and_of_one_value():
     assert list(model.sample(5)) == ["x", "c", "b"]
 
 
+@brief
 def test_thousands_of_categories():
     X = pd.DataFrame({"c": RNG.integers(0, 4_000, 2000).astype(str), "b": RNG.random(2000) < 0.5})
     names = [str(i) for i in range(4_000)]
@@ -392,6 +402,7 @@ def test_thousands_of_categories():
     assert set(rows["c"]) <= set(names)
 
 
+@brief
 def test_an_array_is_learned_by_positions():
     X = RNG.normal(size=(500, 2))
     model = make(bounds={0: (-4, 4), 1: (-4, 4)}, categories=None).fit(X)
@@ -406,6 +417,7 @@ def test_without_opendp_it_says_what_to_install(monkeypatch):
         make().fit(TABLE)
 
 
+@brief
 def test_listed_categories_replace_those_of_the_dtype(tmp_path):
     rows = pd.Categorical(["a", "b"] * 50, categories=["a", "b", "one person's"])
     model = PrivateSynthesizer(
@@ -442,6 +454,7 @@ def test_unsuitable_bounds_and_decimals_are_refused():
             PrivateSynthesizer(**params).fit(table)
 
 
+@brief
 def test_bounds_may_have_fewer_digits_than_the_column():
     table = pd.DataFrame({"x": np.linspace(-3, 3, 900), "flag": [1, 0, 0] * 300})
     bounds = {"x": np.array([-4, 4], dtype="float32")}
@@ -449,6 +462,7 @@ def test_bounds_may_have_fewer_digits_than_the_column():
     assert model.sample(50)["x"].between(-4, 4).all()
 
 
+@brief
 @pytest.mark.parametrize(
     "bounds", [{"half": (-4, 4)}, {"half": (np.float64(-4), np.float64(4))}, None]
 )
@@ -462,6 +476,7 @@ def test_a_column_of_half_precision(bounds):
     assert made.between(-4, 4).all()
 
 
+@brief
 def test_a_column_without_a_frequent_value_is_told():
     small = {"epsilon": 1.0, "epochs": 1, "n_components": 4, "bounds": {"x": (0, 1)}}
     n = 3000  # rows; each value has one
@@ -557,6 +572,7 @@ def visible_facts(values, params, tmp_path):
     return [*facts, list(map(repr, getattr(loaded, "keys", [])))]
 
 
+@brief
 @pytest.mark.parametrize("name", ["minus zero", "integer among booleans", "decimals", "time zone"])
 def test_equal_values_show_the_frequent_spelling(name, tmp_path):
     values, unusual, params = UNUSUAL[name]
@@ -564,6 +580,7 @@ def test_equal_values_show_the_frequent_spelling(name, tmp_path):
     assert visible_facts(more, params, tmp_path) == visible_facts(values, params, tmp_path)
 
 
+@brief
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["first", "last"])
 @pytest.mark.parametrize("name", UNUSUAL)
@@ -575,12 +592,14 @@ def test_one_unusual_row_changes_no_visible_fact(name, place, tmp_path):
         assert visible_facts(more, params, tmp_path) == visible_facts(values, params, tmp_path)
 
 
+@brief
 def test_spellings_that_are_both_frequent_are_one_category():
     model = PrivateSynthesizer(epsilon=5.0, epochs=1, n_components=5)
     model.fit(pd.DataFrame({"v": pd.concat([objects(0, 1), objects(False, 1.0)])}))
     assert list(map(repr, model.encoder_.columns_[0].keys)) == ["False", "1.0"]
 
 
+@brief
 def test_longest_text_of_array_is_not_revealed():
     array = np.array([["a", "b"][i] for i in ALTERNATE] + ["a very long text"])[:, None]
     model = PrivateSynthesizer(epsilon=5.0, epochs=1, n_components=5).fit(array)
@@ -591,6 +610,7 @@ DAYS = pd.Series([date(2024, 1, 1) + timedelta(i) for i in range(360)], dtype=ob
 YEARS = (date(2023, 12, 1), date(2025, 2, 1))
 
 
+@brief
 @pytest.mark.parametrize(
     ("days", "bounds", "kind"),
     [
