@@ -12,7 +12,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from combutab.core.rng import RandomState, as_generator
 from combutab.inspection._columns import sampled_rows
-from combutab.preprocessing import Table
+from combutab.preprocessing import Table, plain_labels
 
 _FOLDS = 3
 _NEARLY_PERFECT = 0.9  # accuracy or R2
@@ -77,16 +77,17 @@ def leaking_columns(
         raise ValueError(f"X and y have different numbers of rows: {len(frame)} and {len(target)}")
     is_classification = task == "classification"
     measure = accuracy_score if is_classification else r2_score
-    if y_pred is not None and measure(target, np.asarray(y_pred)) < _NEARLY_PERFECT:
-        return pd.Series(dtype=np.float64)
+    target = plain_labels(target) if is_classification else target.astype(np.float64)
+    if y_pred is not None:
+        y_pred = np.asarray(y_pred)
+        y_pred = plain_labels(y_pred) if is_classification else y_pred.astype(np.float64)
+        if measure(target, y_pred) < _NEARLY_PERFECT:
+            return pd.Series(dtype=np.float64)
     rng = as_generator(random_state)
     rows = sampled_rows(len(frame), max_rows, rng)
     frame, target = frame.iloc[rows], target[rows]
     seed = int(rng.integers(2**31))
-    if is_classification:
-        target = np.unique(target, return_inverse=True)[1]
-    else:
-        target = _scale(target.astype(np.float64))
+    target = np.unique(target, return_inverse=True)[1] if is_classification else _scale(target)
     n_least = np.bincount(target).min() if is_classification else len(target)
     if n_least < _FOLDS or np.all(target == target[0]):
         return pd.Series(dtype=np.float64)

@@ -50,6 +50,22 @@ def test_poor_predictions_rule_out_leaks():
     assert not leaking_columns(TABLE, NUMBERS, task="regression", y_pred=NUMBERS).empty
 
 
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pd.Series(NUMBERS > 0.8).astype(object),
+        pd.Series(NUMBERS > 0.8).astype(int).astype(object),
+        pd.Series(NUMBERS > 0.8).astype("boolean"),
+        pd.Series(LABELS).astype("category"),
+    ],
+    ids=["booleans", "integers", "nullable", "category"],
+)
+def test_labels_may_be_objects(labels):
+    for y_pred in (labels, np.asarray(labels.tolist())):
+        leaks = leaking_columns(TABLE, labels, task="classification", y_pred=y_pred)
+        assert set(leaks.index) == {"double", "text", "day"}
+
+
 def test_rare_classes_cannot_be_scored():
     labels = ["rare"] * 2 + ["frequent"] * 398
     assert leaking_columns(TABLE, labels, task="classification").empty
