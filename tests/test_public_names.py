@@ -70,7 +70,7 @@ combutab.preprocessing: CIRCLE_STEPS QUARTERS
 combutab.reports: Finding ModelReport SyntheticEvaluation evaluate_synthetic render_report
     report_model write_report
 combutab.training: BinaryCrossEntropy Callback ConditionSampler Conditions
-    CrossEntropy EpochReport FitTasks GaussianNLL Learned Loss MemberPlan MemberResult
+    CrossEntropy EpochReport FitTasks GaussianNLL Learned Loss MaskedLoss MemberPlan MemberResult
     OptimizerConfig PER_STEP Pinball ProgressBar REGRESSION_LOSSES RowOptimizer RowStream Rows
     SCHEDULES SOLVERS StackFile TimeLimit TrainConfig Trainable VerboseLines
     best_factors is_per_step make_regression_loss schedule_factor train train_lbfgs

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 GROUPS = {
     "Network": """hidden_layer_sizes activation normalization proxy_norm init scale_inputs n_heads
         n_members bagging""",
-    "Ensemble": "activations member_params cv boosting max_ensemble_size",
+    "Ensemble": "activations member_params cv boosting estimators max_ensemble_size",
     "Training": """loss quantiles class_weight solver batch_size learning_rate learning_rate_init
         learning_rate_factors power_t momentum nesterovs_momentum beta_1 beta_2 epsilon max_fun
         max_iter max_time shuffle max_grad_norm""",
