@@ -104,6 +104,13 @@ def few_trees():
         yield
 
 
+@pytest.fixture(scope="module")
+def few_resamples():
+    """For tests of what is done with intervals of scores, and not of how wide they are."""
+    with short.few_resamples():
+        yield
+
+
 @pytest.fixture
 def few_steps():
     """For tests of private fits that do not judge the rows."""

@@ -27,6 +27,17 @@ def few_trees():
 
 
 @contextmanager
+def few_resamples():
+    """Let intervals of scores rest on 20 bootstrap samples, not 200: their width is not tested."""
+    from combutab import evaluation
+
+    with pytest.MonkeyPatch.context() as patch:
+        for score in (evaluation.evaluate_held_out, evaluation.evaluate_predictions):
+            patch.setitem(score.__kwdefaults__, "n_resamples", 20)
+        yield
+
+
+@contextmanager
 def short_reports():
     """Let the report of a synthetic table draw chance a few times, with few trees and epochs."""
     from combutab.evaluation import _efficacy
@@ -41,6 +52,7 @@ def short_reports():
 
         patch.setattr(_efficacy, "_make_learner", make)
         patch.setattr(_synthetic, "_FOLDS", 2)
+        patch.setattr(_synthetic, "_RESAMPLES", 30)
         patch.setattr(_yardsticks, "_DRAWS", (3, 3))
         yield
 

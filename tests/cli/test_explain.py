@@ -9,6 +9,8 @@ import pytest
 
 from combutab.cli import main
 
+pytestmark = pytest.mark.usefixtures("few_resamples")
+
 SMALL = ["--epochs", "8", "--set", "hidden_layer_sizes=(16,)", "--members", "1"]
 
 

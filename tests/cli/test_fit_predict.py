@@ -17,7 +17,7 @@ from combutab.cli import main
 from combutab.evaluation import evaluate_held_out
 from tests.cli.people import people
 
-pytestmark = pytest.mark.usefixtures("few_trees")  # of packs
+pytestmark = pytest.mark.usefixtures("few_trees", "few_resamples")
 COLUMNS = ["age", "city", "zip", "since", "floor"]
 
 
@@ -190,8 +190,7 @@ def test_printed_scores_are_of_held_out_rows(here, capsys, target, other, option
 
 
 def test_the_metric_comes_first_and_chooses_the_epoch(here, capsys):
-    rows = table(200, 7)
-    write(rows, here / "many.csv")
+    write(table(200, 7), here / "many.csv")
     fit = ["fit", "many.csv", "--epochs", "2", "--drop", "since", "-o", "m.safetensors"]
     for target, metric, title, scoring in [
         ("dear", "balanced-accuracy", "balanced accuracy", "balanced_accuracy"),

@@ -13,6 +13,8 @@ from combutab import MLPClassifier, MLPRegressor
 from combutab.evaluation import evaluate_held_out
 from combutab.reports import render_report, report_model, write_report
 
+pytestmark = pytest.mark.usefixtures("few_resamples")
+
 FAST = {"hidden_layer_sizes": (16,), "max_iter": 8, "n_iter_no_change": np.inf, "random_state": 0}
 
 

@@ -69,7 +69,7 @@ def evaluate(synthetic, **options):
 
 
 @functools.cache
-def evaluated(rows, target="rich"):
+def evaluated(rows, target):
     """What is found of these rows, computed once."""
     synthetic = {"fresh": FRESH, "copy": TRAIN, "noise": noise(N)}[rows]
     return evaluate(synthetic, target=target)
@@ -117,7 +117,7 @@ def test_a_shuffled_target_teaches_nothing():
     assert levels(found)[2] == "good"
     # single columns are as before, pairs are not
     assert "the column 'rich' least" not in found.findings[1].sentence
-    before = evaluated("fresh")
+    before = evaluated("fresh", "rich")
     pairs = [
         f.fidelity.query("aspect == 'pairs' and source == 'synthetic'") for f in (found, before)
     ]
@@ -176,7 +176,7 @@ def test_the_metric_is_the_users_choice():
 
 
 def test_a_notebook_shows_the_scores_and_the_findings():
-    found = evaluated("fresh")
+    found = evaluated("fresh", "rich")
     levels_shown = "utility='good', fidelity='good', privacy='good'"
     assert repr(found) == f"SyntheticEvaluation({levels_shown}, n_synthetic={N})"
     page = ElementTree.fromstring(found._repr_html_())
