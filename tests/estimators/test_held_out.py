@@ -10,6 +10,8 @@ from combutab.core.splits import validation_parts
 from combutab.estimators._boosting import has_stopped
 from combutab.training import Callback
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(160, 3))
 NUMBERS = X[:, 0] + RNG.normal(size=160)

@@ -35,6 +35,8 @@ from combutab.training import (
     make_regression_loss,
 )
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 SMALL = {"hidden_layer_sizes": (8,), "numeric_embedding_dim": 3, "batch_size": 64}
 
 

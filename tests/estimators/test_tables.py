@@ -16,6 +16,8 @@ from combutab import (
     TabMClassifier,
 )
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 INF = float("inf")
 QUICK = {"hidden_layer_sizes": (16,), "max_iter": 5, "n_iter_no_change": INF, "random_state": 0}
 LEARN = {**QUICK, "max_iter": 60, "learning_rate_init": 0.02}

@@ -34,7 +34,7 @@ from combutab import (
 from combutab.estimators import FitTask, fit_stacked
 from combutab.model_selection import StackedGridSearchCV, compare_activations
 
-pytestmark = pytest.mark.usefixtures("paper_defaults")
+pytestmark = pytest.mark.usefixtures("paper_defaults", "few_trees")
 
 
 INF = float("inf")

@@ -23,6 +23,8 @@ from combutab.estimators import _pack
 from combutab.estimators._base import encode_data
 from combutab.preprocessing import TableEncoder
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 RNG = np.random.default_rng(0)
 N = 60
 X = RNG.normal(size=(N, 3))
