@@ -49,7 +49,7 @@ NAMES = np.array(["setosa", "versicolor", "virginica"])
 
 QUICK = {
     "hidden_layer_sizes": (8,),
-    "max_iter": 8,
+    "max_iter": 4,
     "learning_rate_init": 0.02,
     "n_iter_no_change": INF,
     "random_state": 0,
@@ -349,7 +349,7 @@ def test_best_estimator_equals_a_single_fit():
     grid = {
         "activation": ["relu", "combu", "tanh", "prelu"],
         "alpha": [0.0, 1.0],
-        "learning_rate_init": [0.001, 0.05],
+        "learning_rate_init": [0.001, 0.1],
     }
     search = StackedGridSearchCV(CLASSIFIER, grid, cv=3).fit(FRAME, Y)
     alone = clone(CLASSIFIER).set_params(**search.best_params_).fit(FRAME, Y)
