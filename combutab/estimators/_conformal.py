@@ -48,7 +48,7 @@ class ConformalScores:
         m = min(len(scores), _MAX_LEVELS)
         index = np.searchsorted(shares, np.arange(1, m + 1) / m - 1e-9)
         n_rows = float(weight.sum() ** 2 / np.square(weight).sum()) if m else 0.0
-        return cls(n_rows, _rounded_up(scores[order][np.minimum(index, len(scores) - 1)]))
+        return cls(n_rows, _round_up(scores[order][np.minimum(index, len(scores) - 1)]))
 
     def threshold(self, coverage: float, rows: str) -> float:
         """The score that a new row exceeds with a probability of at most 1 - ``coverage``.
@@ -77,7 +77,7 @@ class ConformalScores:
 declare(ConformalScores, {"n_rows": number(), "levels": kind(np.ndarray)}, ConformalScores._check)
 
 
-def _rounded_up(scores: np.ndarray) -> np.ndarray:
+def _round_up(scores: np.ndarray) -> np.ndarray:
     """Round numbers of at least 0 up to a few significant digits; 0 and infinity are unchanged."""
     is_rounded = np.isfinite(scores) & (scores > 1e-290)
     digits = np.floor(np.log10(scores[is_rounded])) - (_DIGITS - 1)
