@@ -246,7 +246,7 @@ class Square(nn.Module):
 def test_classes_that_cannot_be_saved_are_named(tmp_path):
     days = np.array(["2020-01-01", "2021-01-01"] * 15, dtype="M8[s]")
     model = MLPClassifier(hidden_layer_sizes=(4,), max_iter=1).fit(np.arange(30.0)[:, None], days)
-    with pytest.raises(ValueError, match=r"classes cannot be saved.* dtype datetime64\[s\]"):
+    with pytest.raises(ValueError, match=r"datetime64\[s\]"):
         model.save(tmp_path / "model")
 
 

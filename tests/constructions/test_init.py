@@ -305,7 +305,7 @@ def test_tanh_has_all_its_digits_on_any_domain():
 def test_degenerate_domain_is_refused():
     narrow = expression_network("1/(1 + exp(-x))", {"x": (-10, 10)})
     assert narrow.rounding_error(torch.full((1, 1), 10.0, dtype=torch.float64)) < 1e-6
-    with pytest.raises(ValueError, match=r"may move the output by .* narrow the domain, write"):
+    with pytest.raises(ValueError, match="domain"):
         expression_network("1/(1 + exp(-x))", {"x": (-60, 60)})
 
 

@@ -243,7 +243,7 @@ def test_dominating_values_raise_instead_of_empty_classes():
     target = np.array([0.0] * 60 + [1.0, 2.0, 3.0, 4.0] * 10)
     assert np.bincount(_quantile_bins(target, 2)).tolist() == [60, 40]
     assert np.bincount(_quantile_bins(-target, 2)).tolist() == [40, 60]
-    with pytest.raises(ValueError, match=r"n_classes=4 .* 100 rows with 5 different .* 1 empty"):
+    with pytest.raises(ValueError, match=r"n_classes=4.*100.*5.*1"):
         _quantile_bins(target, 4)
 
 

@@ -115,7 +115,7 @@ def test_names_have_versions(openml):
     data = load_openml("synthetic", version=3)
     assert openml.asked == [{"name": "synthetic", "version": 3}]
     assert (data.task, data.y.dtype) == ("regression", "float64")
-    with pytest.raises(ValueError, match=r"synthetic \(OpenML 61, version 3\) is not version 2"):
+    with pytest.raises(ValueError, match=r"61.*3.*2"):
         load_openml(61, version=2)
 
 

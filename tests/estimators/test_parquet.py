@@ -326,7 +326,7 @@ def test_sizes():
     sizes = {"1B": 1, "500MB": 500_000_000, "2 GiB": 2**31, "1.5kB": 1500, 7: 7}
     assert {text: parse_bytes(text) for text in sizes} == sizes
     for wrong in ("", "MB", "1e3MB", "5 apples", "5", 1.5, None, True, -1):
-        with pytest.raises(ValueError, match="memory_limit must be a positive number of bytes"):
+        with pytest.raises(ValueError, match="memory_limit must"):
             parse_bytes(wrong)
 
 

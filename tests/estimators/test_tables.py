@@ -130,7 +130,7 @@ def test_categories_of_another_type_at_predict(model):
     changed += [rows.assign(code=rows["code"].str.encode("utf-8"))]
     for table in changed:
         assert_array_equal(model.predict(table), expected)
-    with pytest.warns(UserWarning, match="hardly a row of column 'code' .* it has [123]0, "):
+    with pytest.warns(UserWarning, match=r"'code'.* [123]0"):
         model.predict(rows.assign(code=10 * rows["code"].astype(int)))
     with pytest.raises(ValueError, match=r"'code'.*'2024-01-01 00:00:00'"):
         model.predict(rows.assign(code=pd.Timestamp("2024-01-01")))

@@ -243,7 +243,7 @@ def test_lbfgs_loss_is_the_penalised_loss():
 
 def test_lbfgs_respects_its_limits_and_says_so():
     y = TARGETS["one target"]
-    with pytest.warns(ConvergenceWarning, match=r"lbfgs failed to converge after 4 iteration\(s\)"):
+    with pytest.warns(ConvergenceWarning, match=r"lbfgs.*4"):
         model = _estimator("one target", solver="lbfgs", max_iter=4).fit(X, y)
     assert model.n_iter_ == 4
     with pytest.warns(ConvergenceWarning, match="max_fun=5"):

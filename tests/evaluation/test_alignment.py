@@ -207,7 +207,7 @@ def test_columns_follow_the_reference_order():
 def test_missing_and_extra_columns_are_listed():
     real = pd.DataFrame({"a": [1], "b": [2], "c": [3]})
     tables = {"real": real, "one": real.drop(columns=["a", "c"]), "two": real.assign(d=1)}
-    with pytest.raises(ValueError, match=r"one lacks \['a', 'c'\]; two has besides \['d'\]"):
+    with pytest.raises(ValueError, match=r"one.*\['a', 'c'\].*two.*\['d'\]"):
         align_tables(tables, reference="real")
     with pytest.raises(ValueError, match=r"made lacks \['b'\] and has besides \['B'\]"):
         align(real, real.rename(columns={"b": "B"}))

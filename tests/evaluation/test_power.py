@@ -244,7 +244,7 @@ def test_errors():
         power_decomposition(nn.ReLU(), X, at="both")
     with pytest.raises(ValueError, match="no normalisation or activation modules"):
         power_decomposition(nn.Linear(3, 3), X)
-    with pytest.raises(ValueError, match=r"\(4, 2, 5\): say which axis holds the features"):
+    with pytest.raises(ValueError, match=r"\(4, 2, 5\)"):
         power_decomposition(nn.ReLU(), torch.zeros(4, 2, 5))
     with pytest.raises(ValueError, match="batch_size must be at least 1"):
         power_decomposition(nn.ReLU(), X, batch_size=-1)

@@ -170,7 +170,7 @@ def test_scores_equal_up_to_rounding_are_ties():
 
 def test_friedman_of_ties_only_and_of_bad_input():
     assert friedman([[1, 1, 1], [2, 2, 2]]) == (0.0, 1.0)
-    with pytest.raises(ValueError, match=r"got shape \(3, 2\); compare two models with wilcoxon"):
+    with pytest.raises(ValueError, match=r"\(3, 2\).*wilcoxon"):
         friedman(np.ones((3, 2)))
     with pytest.raises(ValueError, match="missing or infinite"):
         friedman([[1, 1, math.nan], [2, 2, 2]])

@@ -298,7 +298,7 @@ def test_rare_ranges_are_given_up_soon(fitted, monkeypatch):
     for module in (completion, sampling):
         monkeypatch.setattr(module, "CHUNK", 10)
     fitted = copy.copy(fitted)  # makes a sampler of its own
-    with pytest.raises(ValueError, match=r"only 0 of \d+ rows met .*'kind'.*10000 were asked"):
+    with pytest.raises(ValueError, match=r"0 of \d+.*'kind'.*10000"):
         fitted.sample(10_000, "kind", "c")
     assert sum(made) < 5000
 

@@ -82,7 +82,7 @@ def test_random_numbers_go_on_as_without_a_file(model, tmp_path):
 def test_values_of_several_types(tmp_path):
     X = pd.DataFrame({"x": [1, "a"] * 30})
     model = make(TVAE, epochs=1).fit(X)
-    with pytest.raises(ValueError, match="column 'x': values of several types have no place"):
+    with pytest.raises(ValueError, match="column 'x'"):
         model.sample(7, out=tmp_path / "rows.parquet")
     assert os.listdir(tmp_path) == []
 

@@ -296,7 +296,7 @@ def test_other_parameters_of_the_estimators(wine):
 def test_rare_class_may_miss_test_folds():
     X, y = load_iris(return_X_y=True)
     keep = np.r_[:102]  # two rows of class 2
-    with pytest.warns(UserWarning, match=r"class 2 has fewer rows than there are folds \(3\)"):
+    with pytest.warns(UserWarning, match=r"class 2.*\(3\)"):
         found = compare_activations(X[keep], y[keep], **SMALL)
     by_fold = found.results.groupby("fold")[["accuracy", "log_loss", "roc_auc"]].mean()
     assert by_fold["roc_auc"].isna().tolist().count(True) == 3 - 2

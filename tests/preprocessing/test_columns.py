@@ -153,7 +153,7 @@ def test_what_is_no_frame_is_given_back():
 
 def test_lazy_frames_are_refused_by_name():
     pl = pytest.importorskip("polars")
-    with pytest.raises(TypeError, match=r"reference is a lazy polars frame .*call \.collect"):
+    with pytest.raises(TypeError, match=r"reference.*collect"):
         as_pandas(pl.DataFrame({"a": [1]}).lazy(), "reference")
 
 

@@ -109,6 +109,6 @@ def test_a_model_that_has_learned_nothing():
 
 
 def test_an_estimator_needs_rows(classifier, tmp_path):
-    with pytest.raises(TypeError, match="needs rows that it was not fitted to: pass X and y"):
+    with pytest.raises(TypeError, match="X and y"):
         write_report(classifier, tmp_path / "model.html")
     assert not list(tmp_path.iterdir())
