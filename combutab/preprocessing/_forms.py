@@ -206,7 +206,7 @@ def _find_unit_form(texts: Collection[str]) -> str | None:
 _MEASURED_NUMBER = r"(?:\d{1,3}(?:[.,\u00a0\u202f' ]\d{2,3})+|\d+)(?:[.,]\d+)?"
 _UNIT_WORD = r"[^\W\d_°²³]{1,8}(?:/[^\W\d_]{1,5})?[²³23]?"
 _UNITS = re.compile(
-    rf"\W*{_MEASURED_NUMBER}[ \u00a0]?(?P<first>°?{_UNIT_WORD}|[°'\"])"
+    rf"\W*{_MEASURED_NUMBER}\)?[ \u00a0]?(?P<first>°?{_UNIT_WORD}|[°'\"])"
     rf"(?:\W{{0,2}}{_MEASURED_NUMBER}[ \u00a0]?(?P<second>°?{_UNIT_WORD}|[°'\"]))?\W*"
 )
 _GROUPED = re.compile(r"\W*\d{1,3}(?:,\d{2})*,\d{3}(?:\.\d+)?\W*")  # 1,23,456 of India

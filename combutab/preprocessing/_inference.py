@@ -39,9 +39,11 @@ _COMMA = re.compile(rf"[+-]?(\d*|\d{{1,3}}([.{_GAPS}]\d{{3}})+),\d+")
 _THOUSANDS = re.compile(rf"[+-]?[1-9]\d{{0,2}}([,{_GAPS}]\d{{3}})+(\.\d*)?")
 _POINT_GROUPS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3}){2,}")
 _HOST = re.compile(r"[12]?\d?\d(\.[12]?\d?\d){3}")  # an internet address, not thousands
-_NEGATIVE = re.compile(r"\((.+)\)|(.+)-")  # as accountants write negative numbers
 _SIGNS = r"[$€£¥₹₽₩¢%‰]"
 _SIGNED = re.compile(rf"([+-]?{_SIGNS}\s*[+-]?|[+-])?[\d.,{_GAPS}]*\d[\d.,]*\s*{_SIGNS}?")
+_NEGATIVE = re.compile(  # as accountants write negative numbers
+    rf"\((.+)\)|(.+)-|\(([\d.,{_GAPS}]+)\)\s*{_SIGNS}|{_SIGNS}\s*\(([\d.,{_GAPS}]+)\)"
+)
 _MISSING_MARKS = {*"?-.*–—", "--", "---", "??", "n.a.", "na", "n/a.", "#value!", "#ref!", "#div/0!"}
 _CODES = [sign * (10**k - 1) for k in range(2, 8) for sign in (1, -1)]  # 99, -99, 999, ...
 _MIN_OTHERS = 10  # different values, without the code for missing values
@@ -509,7 +511,7 @@ def number_form(value: str) -> str:
         return "plain"
     negative = _NEGATIVE.fullmatch(value)
     if negative is not None:
-        inner = number_form((negative[1] or negative[2]).strip())
+        inner = number_form(negative[negative.lastindex or 0].strip())
         return "negative" if inner not in ("", "negative") else ""
     if _THOUSANDS.fullmatch(value):
         return "gap"

@@ -31,7 +31,7 @@ _SPACE = r"[ \u00a0\u202f]?"
 _NUMBER = rf"([.,]?\d(?:[\d.,{_GAPS}]*\d)?)"
 _SIGN = "([-+\u2212]?)"
 _AMOUNT = re.compile(
-    rf"(\(?){_SIGN}{_SPACE}({UNIT}){_SPACE}{_SIGN}{_SPACE}{_NUMBER}"
+    rf"(\(?){_SIGN}{_SPACE}({UNIT}){_SPACE}{_SIGN}{_SPACE}(\(?){_NUMBER}(\)?)"
     rf"{_SPACE}({UNIT}){_SPACE}(-?){_SPACE}({UNIT})(\)?)"
 )
 _MOST = 40  # characters of an amount
@@ -113,13 +113,13 @@ class _Amount:
         match = _AMOUNT.fullmatch(text) if len(text) <= _MOST else None
         if match is None:
             return None
-        opened, *_, closed = match.groups()
-        signs = "".join(match[j] for j in (2, 4, 7))
-        units = [match[j] for j in (3, 6, 8) if match[j]]
-        if bool(opened) != bool(closed) or len(signs) + bool(opened) > 1 or len(units) > 1:
+        opened, closed = match[1] + match[5], match[7] + match[11]
+        signs = "".join(match[j] for j in (2, 4, 9))
+        units = [match[j] for j in (3, 8, 10) if match[j]]
+        if len(opened) != len(closed) or len(signs) + len(opened) > 1 or len(units) > 1:
             return None
-        around = f"{text[: match.start(5)]}{{}}{text[match.end(5) :]}"
-        return cls(match[5], around, bool(opened) or signs in ("-", "\u2212"), signs == "+")
+        around = f"{text[: match.start(6)]}{{}}{text[match.end(6) :]}"
+        return cls(match[6], around, bool(opened) or signs in ("-", "\u2212"), signs == "+")
 
 
 @dataclass(frozen=True)

@@ -14,19 +14,23 @@ DAYS = pd.Timestamp("2024-01-01") + pd.to_timedelta(RNG.integers(0, 300, 300), "
 MEASURED = {
     "km": [f"{x:.1f} km" for x in SIZES],
     "euros": [f"€{x / 10:.1f}M" for x in SIZES],
+    "balance": [f"({x:.2f}) €" if x > 2100 else f"{x:.2f} €" for x in SIZES],
+    "dollars": [f"$({x:.2f})" if x > 2100 else f"${x:.2f}" for x in SIZES],
+    "height": [f"({x:.1f}) m" if x > 2100 else f"{x:.1f} m" for x in SIZES],
     "duration": [f"{int(x) // 60}h {int(x) % 60}m" for x in SIZES],
     "clock": [f"{int(x) % 24}:{int(x) % 60:02d}:{int(x * 9) % 60:02d}" for x in SIZES],
     "day": DAYS.strftime("%d-%b-%Y"),
     "lakhs": [f"{1 + i // 99},{10 + i % 90},{100 + i}" for i in range(300)],
     "feet": [f"{4 + i % 3} ft {i % 12} in {i}" if i > 299 else f"{i} ft" for i in range(300)],
 }
+HINTS = {"lakhs": ["unit"], "height": ["unit"], "balance": ["sign"], "dollars": ["sign"]}
 
 
 @pytest.mark.parametrize("name", MEASURED)
 def test_measurements_are_no_identifiers(name):
     assert find_identifiers(pd.Series(MEASURED[name], name=name)) is None
     kinds = [odd.kind for odd in odd_columns(pd.DataFrame({name: MEASURED[name]}))]
-    assert kinds == (["unit"] if name == "lakhs" else [])
+    assert kinds == HINTS.get(name, [])
 
 
 @pytest.mark.parametrize("form", ["{:05d}A", "AB-{}", "{}-DE", "user{}", "{}x{}"])
