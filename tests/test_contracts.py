@@ -217,7 +217,7 @@ def test_a_loaded_model_goes_on_training(name, tmp_path):
 @pytest.mark.parametrize("write", ["pickle", "save"])
 def test_files_hold_no_row_of_the_table(write, tmp_path):
     sizes, marker = [], 1234567.890123
-    for n in (50, 5000):
+    for n in (6000, 12_000):  # more than 1,000 rows are set aside: scores have 1,000 levels
         rng = np.random.default_rng(0)
         rows, y = rng.normal(size=(n, 3)), rng.normal(size=n)
         rows[7, 1], y[9] = marker, -marker

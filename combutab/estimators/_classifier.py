@@ -546,6 +546,7 @@ class ClassPredictions(ClassifierMixin):
         -------
         float
         """
+        check_is_fitted(self)
         labels = y if scipy.sparse.issparse(y) else plain_labels(np.asarray(y))
         if self.target_.multilabel and not scipy.sparse.issparse(y) and pd.isna(labels).any():
             predicted = self.predict(X)

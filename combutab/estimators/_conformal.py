@@ -80,9 +80,16 @@ declare(ConformalScores, {"n_rows": number(), "levels": kind(np.ndarray)}, Confo
 def _round_up(scores: np.ndarray) -> np.ndarray:
     """Round numbers of at least 0 up to a few significant digits; 0 and infinity are unchanged."""
     is_rounded = np.isfinite(scores) & (scores > 1e-290)
-    digits = np.floor(np.log10(scores[is_rounded])) - (_DIGITS - 1)
+    values = scores[is_rounded]
+    exponent = np.floor(np.log10(values)) - (_DIGITS - 1)
+    power = 10.0 ** np.abs(exponent)  # division and multiplication by it have short decimals
     rounded = scores.copy()
-    rounded[is_rounded] = np.ceil(scores[is_rounded] / 10.0**digits - 1e-9) * 10.0**digits
+    with np.errstate(over="ignore"):  # in the value that is not taken
+        rounded[is_rounded] = np.where(
+            exponent < 0,
+            np.ceil(values * power - 1e-9) / power,
+            np.ceil(values / power - 1e-9) * power,
+        )
     return rounded
 
 

@@ -213,9 +213,9 @@ def check_missing(y: np.ndarray) -> None:
 
 def _without_missing(y: Any) -> tuple[Any, np.ndarray | None]:
     """Replace missing cells of several targets by 0 for checks; returns a mask of them, if any."""
-    if scipy.sparse.issparse(y) or np.ndim(y) != 2:
+    numbers = np.empty(0) if scipy.sparse.issparse(y) else np.asarray(y)
+    if numbers.ndim != 2:
         return y, None
-    numbers = np.asarray(y)
     missing = pd.isna(numbers) if numbers.dtype.kind in "Of" else np.zeros(1, dtype=bool)
     if not missing.any():
         return y, None

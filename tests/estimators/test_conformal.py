@@ -79,8 +79,8 @@ def test_weights_count_as_repeated_rows():
 
 
 def test_levels_are_rounded_up_to_three_digits():
-    levels = ConformalScores.of(np.array([0.0, 0.123456, 987.654, np.inf]), None).levels
-    assert levels.tolist() == pytest.approx([0.0, 0.124, 988.0, np.inf])
+    levels = ConformalScores.of(np.array([0.0, 0.123456, 987.654, 1e200, np.inf]), None).levels
+    assert levels.tolist() == pytest.approx([0.0, 0.124, 988.0, 1e200, np.inf])
 
 
 # ---- Intervals -----------------------------------------------------------------------------------
