@@ -399,6 +399,8 @@ def _announce(plan: ComparisonPlan) -> None:
     if plan.activations:
         line += f", hidden layers {'-'.join(map(str, plan.hidden))}, {plan.epoch_words}"
     echo(f"{line}, on {plan.device}", error=True)
+    if "pack" in plan.models:
+        echo("A fit of pack takes about 10 times as long as one of mlp.", error=True)
     seconds = plan.operations / _CPU_RATE
     if seconds > _LONG_SECONDS and plan.device == "cpu":
         echo(
