@@ -109,6 +109,9 @@ class ModelComparison:
         """The metric with its title, range, unit and direction."""
         return METRICS[self.task][self.metric]
 
+    def __repr__(self) -> str:
+        return f"ModelComparison: {self.measure.title}, {self.design}\n{self.sentences}"
+
     def _repr_html_(self) -> str:
         """The result in a notebook: means with their intervals, the sentences, and the tables."""
         kinds = ((self.group, self.summary, False), ("baseline", self.baselines, True))

@@ -199,6 +199,9 @@ def test_failing_activation_is_left_out_and_named(wine):
 
 
 def test_a_notebook_shows_a_chart_and_the_words(classified):
+    title, _, sentences = repr(classified).partition("\n")
+    assert title.startswith("ModelComparison: ")
+    assert sentences == classified.sentences
     shown = classified._repr_html_()
     page = ElementTree.fromstring(shown)
     names = [each.text for each in page.iter("title")]
