@@ -15,7 +15,8 @@ Coverage is the share of test rows whose interval or set contains the truth. Siz
 width of the intervals, or the mean number of labels of a set, as ratios to those of our defaults on
 the same table (geometric means over tables, with 95 % bootstrap intervals). Infinite intervals of
 small tables have no size. Our sets always have the most probable label, so that they cover more
-where the accuracy is above the coverage; those of MAPIE may be empty.
+where the accuracy is above the coverage; those of MAPIE may be empty. The stored rows have packs
+at 500 rows only.
 
     python -m benchmarks.quality.coverage [--quick] [--data-home FOLDER] [--splits 1]
         [--rows 500 3000] [--models NAME ...] [--data NAME ...]
