@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
@@ -14,12 +14,13 @@ from scipy.stats import norm
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import get_scorer, r2_score
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from torch import Tensor
 
 from combutab._model_files import loadable
 from combutab.core.files import kind, nullable, number, several, text
 from combutab.core.parameters import parameter
+from combutab.core.rng import seed_from
 from combutab.core.scorers import scorer_name
 from combutab.estimators._conformal import ConformalScores, thresholds
 from combutab.estimators._docs import document
@@ -46,6 +47,7 @@ from combutab.training import (
 LOSSES = tuple(REGRESSION_LOSSES)
 _OF_THE_TARGET = {n for n, loss in REGRESSION_LOSSES.items() if loss.point is Loss.point}
 """Losses whose raw output is the scaled target."""
+_CRPS_LEVELS = 400  # of quantiles, over which CRPS is integrated
 _SMALLEST_WIDTH = 1e-3  # of expected residuals, in units of the target's scale
 _SMALLEST = np.finfo(np.float64).smallest_subnormal
 
@@ -219,27 +221,74 @@ class NumberTarget(Target):
         levels, loss = np.atleast_1d(np.asarray(quantiles, dtype=np.float64)), self.loss
         if levels.ndim != 1 or not ((levels > 0) & (levels < 1)).all():
             raise ValueError(f"quantiles must lie in (0, 1), got {quantiles}")
-        if isinstance(loss, GaussianNLL):
-            mean, std = (moment.numpy() for moment in loss.mixture(raw))
-            values = mean[..., None] + std[..., None] * norm.ppf(levels)
-        elif isinstance(loss, Pinball):
-            learned = np.asarray(loss.quantiles)
-            indices = [int(np.abs(learned - q).argmin()) for q in levels]
-            if not np.allclose(learned[indices], levels, rtol=0, atol=1e-9):
+        if isinstance(loss, Pinball):
+            is_learned = np.isclose(levels[:, None], loss.quantiles, rtol=0, atol=1e-9).any(1)
+            if not is_learned.all():
                 raise ValueError(
                     f"quantiles={list(levels)} were not learned, only {list(loss.quantiles)}; "
                     "name them in the constructor's quantiles, or use loss='gaussian_nll'"
                 )
-            values = loss.rearranged(raw).mean(0).numpy()[..., indices]
+        return self._shaped(self._quantiles_at(raw, levels, "quantiles"))
+
+    def sample(self, raw: Tensor, n_samples: int, rng: np.random.Generator) -> np.ndarray:
+        """Draw targets, (n, n_samples) or (n, n_targets, n_samples)."""
+        levels = rng.random((raw.shape[1], self.n_outputs, n_samples))
+        return self._shaped(self._quantiles_at(raw, levels, "sample_y"))
+
+    def cdf(self, raw: Tensor, values: np.ndarray) -> np.ndarray:
+        """Probability of at most each value, (n, n_values) or (n, n_targets, n_values)."""
+        scaled = (values - self.shift[:, None]) / self.scale[:, None]
+        loss = self._distribution_loss("predict_cdf")
+        if isinstance(loss, GaussianNLL):
+            mean, std = (moment.numpy()[..., None] for moment in loss.mixture(raw))
+            shares = norm.cdf((scaled - mean) / std)
         else:
+            learned = loss.rearranged(raw).mean(0).double().numpy()
+            shares = _interpolate(scaled, learned, np.array(loss.quantiles))
+            shares = np.where(scaled < learned[..., :1], 0.0, shares)
+            shares = np.where(scaled >= learned[..., -1:], 1.0, shares)
+        if self.bounds is not None:
+            low, high = self.bounds[..., None]
+            shares = np.where(values < low, 0.0, np.where(values >= high, 1.0, shares))
+        return self._shaped(shares)
+
+    def crps(self, raw: Tensor, y: np.ndarray) -> np.ndarray:
+        """Continuous ranked probability score of each row and target, (n, n_targets)."""
+        loss, y = self._distribution_loss("crps"), y.reshape(-1, self.n_outputs)
+        if isinstance(loss, GaussianNLL):
+            mean, std = (moment.numpy() for moment in loss.mixture(raw))
+            z = ((y - self.shift) / self.scale - mean) / std
+            scaled = std * (z * (2 * norm.cdf(z) - 1) + 2 * norm.pdf(z) - 1 / np.sqrt(np.pi))
+            return np.asarray(scaled * self.scale)
+        scores = np.zeros(y.shape)  # twice the integral of the pinball loss over the levels
+        for levels in np.split((np.arange(_CRPS_LEVELS) + 0.5) / _CRPS_LEVELS, 20):
+            residual = y[..., None] - self._quantiles_at(raw, levels, "crps")
+            scores += np.maximum(levels * residual, (levels - 1) * residual).sum(-1)
+        return 2 * scores / _CRPS_LEVELS
+
+    def _distribution_loss(self, purpose: str) -> GaussianNLL | Pinball:
+        loss = self.loss
+        if not isinstance(loss, GaussianNLL | Pinball):
             raise ValueError(
-                f"quantiles need loss='quantile' or loss='gaussian_nll', the estimator has "
+                f"{purpose} needs loss='quantile' or loss='gaussian_nll', the estimator has "
                 f"loss={self.loss_name!r}"
             )
+        return loss
+
+    def _quantiles_at(self, raw: Tensor, levels: np.ndarray, purpose: str) -> np.ndarray:
+        """Quantiles at levels (k,) or (n, n_targets, k), in the target's units: (n, n_targets, k).
+
+        Quantiles between two learned ones are interpolated; beyond the outermost they are these.
+        """
+        loss = self._distribution_loss(purpose)
+        if isinstance(loss, GaussianNLL):
+            mean, std = (moment.numpy()[..., None] for moment in loss.mixture(raw))
+            values = mean + std * norm.ppf(levels)
+        else:
+            learned = loss.rearranged(raw).mean(0).double().numpy()
+            values = _interpolate(levels, np.array(loss.quantiles), learned)
         values = values * self.scale[:, None] + self.shift[:, None]
-        if self.bounds is not None:
-            values = np.clip(values, *self.bounds[..., None])
-        return self._shaped(values)
+        return values if self.bounds is None else np.clip(values, *self.bounds[..., None])
 
     def raw_outputs(self, answer: np.ndarray) -> Tensor:
         if self.loss_name not in (*_OF_THE_TARGET, "poisson"):
@@ -348,6 +397,21 @@ def check_quantiles(quantiles: Sequence[float]) -> None:
         raise ValueError(f"quantiles must increase, got {quantiles}"[:200])
 
 
+def _interpolate(x: np.ndarray, x_knots: np.ndarray, y_knots: np.ndarray) -> np.ndarray:
+    """``np.interp`` along the last axis, with knots that may differ from row to row.
+
+    Of knots at the same position, the last one counts.
+    """
+    shape = np.broadcast_shapes(x.shape[:-1], x_knots.shape[:-1], y_knots.shape[:-1])
+    x, x_knots, y_knots = (np.broadcast_to(a, (*shape, a.shape[-1])) for a in (x, x_knots, y_knots))
+    n_before = (x[..., None, :] >= x_knots[..., None]).sum(-2)  # number of knots up to x
+    ends = (n_before - 1).clip(0), n_before.clip(None, x_knots.shape[-1] - 1)
+    x0, x1 = (np.take_along_axis(x_knots, end, -1) for end in ends)
+    y0, y1 = (np.take_along_axis(y_knots, end, -1) for end in ends)
+    share = (x - x0) / np.where(x1 > x0, x1 - x0, 1.0)
+    return np.asarray(y0 + share.clip(0.0, 1.0) * (y1 - y0))
+
+
 def _dtype(precision: str) -> type[np.floating]:
     return np.float64 if precision == "float64" else np.float32
 
@@ -364,6 +428,7 @@ class NumberPredictions(RegressorMixin):
     """Predictions of a ``NumberTarget``."""
 
     target_: NumberTarget
+    n_outputs_: int
     _raw: Callable[[Any], Tensor]  # a table -> raw outputs, (n_networks, n_samples, n_outputs)
     _conformal: Sequence[ConformalScores] = ()  # of each target
 
@@ -404,6 +469,95 @@ class NumberPredictions(RegressorMixin):
         if quantiles is not None:
             return self.target_.predicted_quantiles(raw, quantiles)
         return self.target_.mean_and_std(raw) if return_std else self.target_.predict(raw)
+
+    def predict_cdf(self, X: Any, values: float | Sequence[float]) -> np.ndarray:
+        """Predict the probability that a target is at most each of some values.
+
+        The distribution is that of ``loss="gaussian_nll"``, a normal distribution, or of
+        ``loss="quantile"``: linear between two learned quantiles. Beyond the outermost quantiles
+        nothing is learned: all of the probability there lies at these quantiles.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+            Rows to predict.
+        values : float or array-like of shape (n_values,)
+            Values in the unit of the targets.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_values) or (n_samples, n_outputs, n_values)
+            Probabilities.
+
+        Raises
+        ------
+        ValueError
+            If the loss is another one, or a value is NaN.
+        """
+        check_is_fitted(self)
+        points = np.atleast_1d(np.asarray(values, dtype=np.float64))
+        if points.ndim != 1 or np.isnan(points).any():
+            raise ValueError(f"values must be numbers in one dimension, got {values!r}"[:200])
+        return self.target_.cdf(self._raw(X), points)
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
+        """Draw targets from the predicted distribution of each row, as `predict_cdf` has it.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples_X, n_features)
+            Rows to predict.
+        n_samples : int, default=1
+            Number of draws for each row.
+        random_state : int, RandomState, Generator or None, default=0
+            Seed of the draws, which are independent, also between several targets of a row.
+
+        Returns
+        -------
+        ndarray of shape (n_samples_X, n_samples) or (n_samples_X, n_outputs, n_samples)
+
+        Raises
+        ------
+        ValueError
+            If the loss is neither ``"gaussian_nll"`` nor ``"quantile"``.
+        """
+        check_is_fitted(self)
+        if not isinstance(n_samples, Integral) or n_samples < 1:
+            raise ValueError(f"n_samples must be a positive integer, got {n_samples!r}")
+        rng = np.random.default_rng(seed_from(random_state))
+        return self.target_.sample(self._raw(X), int(n_samples), rng)
+
+    def crps(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Continuous ranked probability score of the predicted distributions; smaller is better.
+
+        It is in the unit of the targets, and for a distribution at one value it is the absolute
+        error (Gneiting and Raftery, 2007, "Strictly proper scoring rules, prediction, and
+        estimation").
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+            Rows to predict.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets. Missing cells of several targets have no part in the mean.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weights of the rows.
+
+        Returns
+        -------
+        float
+            Mean over rows, and then over targets.
+
+        Raises
+        ------
+        ValueError
+            If the loss is neither ``"gaussian_nll"`` nor ``"quantile"``.
+        """
+        refuse_text(y, "y")
+        raw, y = self._raw(X), np.asarray(y, dtype=np.float64).reshape(-1, self.n_outputs_)
+        check_consistent_length(raw[0], y, sample_weight)
+        scores = np.ma.masked_invalid(self.target_.crps(raw, y))
+        return float(np.ma.average(scores, axis=0, weights=sample_weight).mean())
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
         """Predict an interval for each row that contains its target with a chosen probability.
