@@ -2,6 +2,7 @@
 
 import os
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 
@@ -21,8 +22,7 @@ def few_trees():
             patch.setitem(boosting.__init__.__kwdefaults__, "max_iter", 10)
             forest = getattr(ensemble, f"RandomForest{task}")
             patch.setattr(forest.__init__, "__defaults__", (10,))
-        boosted = tuple(settings | {"max_iter": 10} for settings in _pack_training.SETTINGS)
-        patch.setattr(_pack_training, "SETTINGS", boosted)
+        patch.setattr(_pack_training, "boost", partial(_pack_training.boost, max_steps=10))
         yield
 
 

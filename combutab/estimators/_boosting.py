@@ -20,18 +20,7 @@ from combutab.training import Rows
 if TYPE_CHECKING:  # imported where trees are: networks need no sklearn.ensemble
     from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
 
-SETTINGS: Sequence[Mapping[str, Any]] = (
-    {"learning_rate": 0.1, "max_iter": 300},
-    {
-        "learning_rate": 0.1,
-        "max_iter": 300,
-        "min_samples_leaf": 5,
-        "max_features": 0.3,
-        "l2_regularization": 5.0,
-    },
-)
-"""What the candidates are made with: scikit-learn's defaults, and smaller leaves whose splits may
-choose from some of the columns only."""
+LEARNING_RATE, MAX_STEPS = 0.1, 300
 
 _PATIENCE = 20  # trees without a smaller loss of the rows set aside
 _TOLERANCE = 1e-7  # of the loss, scikit-learn's default
@@ -223,8 +212,8 @@ def boost(
     held_out: Tensor,
     cardinalities: Sequence[int],
     target: Target,
-    settings: Mapping[str, Any],
     seed: int,
+    max_steps: int = MAX_STEPS,
 ) -> Trees | None:
     """Boost trees on some rows until those held out are predicted no better.
 
@@ -238,8 +227,9 @@ def boost(
     y = rows.y.reshape(-1).cpu().numpy()
     weight = None if rows.weight is None else rows.weight.double().cpu().numpy()
     fitted, scored = train.cpu().numpy(), held_out.cpu().numpy()
-    options = {**settings, "early_stopping": True, "n_iter_no_change": _PATIENCE}
-    options |= {"random_state": seed % (1 << 32)}
+    options: dict[str, Any] = {"learning_rate": LEARNING_RATE, "max_iter": max_steps}
+    options |= {"early_stopping": True, "n_iter_no_change": _PATIENCE}
+    options["random_state"] = seed % (1 << 32)
     few = [j for j, n in enumerate(cardinalities) if n <= _MOST_CATEGORIES]
     options["categorical_features"] = few or None
     outputs, start = np.zeros(1, np.int64), np.zeros(target.n_raw_outputs)

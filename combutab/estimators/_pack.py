@@ -199,8 +199,8 @@ class BasePack(_Kept):
         row.
     boosting : bool, default=True
         Whether scikit-learn's gradient boosting can join the ensemble:
-        `HistGradientBoostingClassifier` or `HistGradientBoostingRegressor` with two settings, on
-        the same encoded columns and folds. The trees have a positive weight if they reduce the
+        `HistGradientBoostingClassifier` or `HistGradientBoostingRegressor` on the same encoded
+        columns and folds. The trees have a positive weight if they reduce the
         validation loss. They are available for single targets, with the losses
         ``"squared_error"``, ``"absolute_error"`` and ``"poisson"``, and if rows are set aside. Use
         False for an ensemble of networks only.
@@ -254,7 +254,7 @@ class BasePack(_Kept):
         One row per member: its number, ``activation``, ``depth`` (number of hidden layers), its
         other parameters, ``fold`` (the fold that it was not trained on), ``n_iter`` (epochs),
         ``validation_loss`` (the smallest), ``n_snapshots`` (number of snapshots in the ensemble)
-        and ``weight`` in the ensemble; weights sum to 1. One more row per fold and setting of
+        and ``weight`` in the ensemble; weights sum to 1. One more row per fold of
         boosting, with the activation ``"boosting"`` and its number of trees as ``n_iter``.
     n_iter_ : int
         Largest number of epochs of a member.

@@ -22,7 +22,7 @@ from combutab.core.parallel import Failed, on_worker
 from combutab.core.rng import Stream, fold_in
 from combutab.core.world import Ranks, current
 from combutab.estimators._base import BaseMLP, Prepared, fold_job, set_networks
-from combutab.estimators._boosting import SETTINGS, Trees, boost, can_boost, has_stopped
+from combutab.estimators._boosting import LEARNING_RATE, Trees, boost, can_boost, has_stopped
 from combutab.estimators._jobs import (
     Job,
     Position,
@@ -119,6 +119,7 @@ def auto_folds(n_members: int, n_rows: int) -> int | None:
 
 _PARTS = 8  # of the planned epochs: a snapshot is the best of its part
 _KEPT = 4  # snapshots a member, those of the smallest losses
+_MIN_CYCLE_GAIN = 0.05  # of the loss, by a cycle of the learning rate, for a member to go on
 
 
 @dataclass(frozen=True)
@@ -324,7 +325,8 @@ def make_members(
         history = MemberHistory(job.config.loss, job.config.max_epochs, fold, parts)
         if val is not None:
             plans = tuple(replace(plan, scorer=history, val_parts=None) for plan in job.plans)
-            job = replace(job, config=replace(job.config, score="scorer"), plans=plans)
+            config = replace(job.config, score="scorer", min_cycle_gain=_MIN_CYCLE_GAIN)
+            job = replace(job, config=config, plans=plans)
         if isinstance(job.spec, MLPSpec):
             scale = job.spec.frequency_scale
             networks = tuple(replace(network, frequency_scale=scale) for network in job.members)
@@ -495,16 +497,16 @@ def _losses_by_score(
 # ---- The ensemble of a pack: selected snapshots and other models, and their weights --------------
 
 _PICKS = 8  # selections in each of several folds
-_KINDS = 20  # selections among the networks and the settings of other models
-_BEHIND = 1.5  # a setting of trees is given up at this multiple of the best network's loss
+_KINDS = 20  # selections among the networks and other models
+_BEHIND = 1.5  # trees are given up at this multiple of the best network's loss
 BOOSTING = "boosting"  # activation of trees in the table of members
 
 
 class Key(NamedTuple):
-    """Name of a candidate: snapshot of a member, or another model of a setting and a fold."""
+    """Name of a candidate: snapshot of a member, or another model of a fold."""
 
     kind: str  # "network" or "other"
-    number: int  # of the member, or of the setting
+    number: int  # of the member, or as in FoldModel
     part: int  # number of the snapshot, or of the fold
 
 
@@ -524,7 +526,7 @@ class FoldModel:
     ``without_part`` has the outputs of trees up to where the rows outside of each part stop.
     """
 
-    setting: int  # of the trees; those of outside estimators follow
+    number: int  # 0 for trees, then of outside estimators
     fold: int
     model: Trees | OutsideModel
     raw: Tensor
@@ -535,11 +537,11 @@ class FoldModel:
 def boost_folds(
     members: Sequence[PackMember], target: Target, seed: int, deadline: float
 ) -> Iterator[FoldModel]:
-    """Boost trees of each setting for each fold, on the rows of the fold's networks.
+    """Boost trees for each fold, on the rows of the fold's networks.
 
-    Boosting stops when the loss of the validation rows does not improve. A setting that is much
-    worse than the networks on the first fold is given up. Trees that would begin after the deadline
-    and folds without a network are left out.
+    Boosting stops when the loss of the validation rows does not improve. If the trees of the first
+    fold are much worse than its networks, there are no others. Trees that would begin after the
+    deadline and folds without a network are left out.
     """
     if members[0].val_rows is None or not can_boost(target):
         return
@@ -547,27 +549,26 @@ def boost_folds(
     for member in members:
         if member.history.usable:
             first_members.setdefault(member.history.fold, member)
-    for setting in range(len(SETTINGS)):
-        for fold, member in first_members.items():
-            if time.time() >= deadline:
-                return
-            boosted = _boost_fold(member, target, setting, seed)
-            if boosted is None:
-                break
-            yield boosted
-            histories = [member.history for member in members if member.history.fold == fold]
-            best = min(s.loss for history in histories for s in history.snapshots())
-            is_first = len(first_members) > 1 and fold == next(iter(first_members))
-            if is_first and boosted.loss > _BEHIND * best > 0:
-                break
+    for fold, member in first_members.items():
+        if time.time() >= deadline:
+            return
+        boosted = _boost_fold(member, target, seed)
+        if boosted is None:
+            return
+        yield boosted
+        histories = [member.history for member in members if member.history.fold == fold]
+        best = min(s.loss for history in histories for s in history.snapshots())
+        is_first = len(first_members) > 1 and fold == next(iter(first_members))
+        if is_first and boosted.loss > _BEHIND * best > 0:
+            return
 
 
-def _boost_fold(member: PackMember, target: Target, setting: int, seed: int) -> FoldModel | None:
+def _boost_fold(member: PackMember, target: Target, seed: int) -> FoldModel | None:
     """Boost trees on the training rows of a member; None if there is nothing to learn."""
     rows, train, val_rows = member.job.rows, member.job.plans[0].rows, member.val_rows
     assert val_rows is not None
     cardinalities = member.job.spec.cardinalities
-    trees = boost(rows, train, val_rows, cardinalities, target, SETTINGS[setting], seed)
+    trees = boost(rows, train, val_rows, cardinalities, target, seed)
     if trees is None:
         return None
     codes = None if rows.codes is None else rows.codes[val_rows].numpy()
@@ -582,7 +583,7 @@ def _boost_fold(member: PackMember, target: Target, setting: int, seed: int) -> 
                 without_part[k] = raw.clone()
     loss = float(_weighted_mean(row_losses, weight))
     outputs = [without_part.get(k, raw) for k in range(count_parts(parts))]
-    return FoldModel(setting, member.history.fold, trees, raw, loss, outputs)
+    return FoldModel(0, member.history.fold, trees, raw, loss, outputs)
 
 
 def fit_outside_models(
@@ -596,7 +597,7 @@ def fit_outside_models(
     """Fit outside estimators to the training rows of each fold; ``y`` are targets as passed."""
     by_fold = {member.history.fold: member for member in reversed(members)}
     models = []
-    for setting, (name, estimator) in enumerate(estimators.items(), len(SETTINGS)):
+    for number, (name, estimator) in enumerate(estimators.items(), 1):
         for fold, member in sorted(by_fold.items()):
             train, val_rows, rows = member.job.plans[0].rows, member.val_rows, member.job.rows
             assert val_rows is not None
@@ -607,7 +608,7 @@ def fit_outside_models(
             y_val, weight_val = member.val_targets()
             row_losses = member.history.loss.rows(raw, y_val)
             loss = float(_weighted_mean(row_losses, weight_val))
-            models.append(FoldModel(setting, fold, model, raw, loss))
+            models.append(FoldModel(number, fold, model, raw, loss))
     return models
 
 
@@ -638,7 +639,7 @@ def choose_snapshots(
 
     Snapshots of each fold are selected greedily. The weight of a fold is one over the loss of its
     selection, because the few members of a fold may all be poor. Then the selection is between the
-    networks of all folds and each setting of other models, by the rows of all folds. A ``scorer``
+    networks of all folds and each other model, by the rows of all folds. A ``scorer``
     replaces the loss in both.
     """
     if members[0].val_rows is None:
@@ -694,7 +695,7 @@ def _make_folds(
         raw = model.raw
         if without_part is not None and without_part < len(model.without_part):
             raw = model.without_part[without_part]
-        key = Key("other", model.setting, model.fold)
+        key = Key("other", model.number, model.fold)
         candidates[model.fold].append(Candidate(key, model.fold, raw.double()))
     return [_Fold.of(firsts[fold], candidates[fold]) for fold in sorted(candidates)]
 
@@ -706,13 +707,13 @@ def _select(
     n_picks = size if len(folds) == 1 else _PICKS
     picks = [fold.pick(n_picks, scorer) for fold in folds]
     weights = _fold_weights(np.array([pick.loss for pick in picks]))
-    settings = sorted(set.intersection(*({*fold.models} for fold in folds)))
+    numbers = sorted(set.intersection(*({*fold.models} for fold in folds)))
 
     def fold_shares(kind_shares: Sequence[float]) -> list[dict[Key, float]]:
         return [
             {
                 **{key: kind_shares[0] * share for key, share in pick.shares.items()},
-                **{fold.models[s].key: kind_shares[i] for i, s in enumerate(settings, 1)},
+                **{fold.models[k].key: kind_shares[i] for i, k in enumerate(numbers, 1)},
             }
             for fold, pick in zip(folds, picks, strict=True)
         ]
@@ -728,11 +729,11 @@ def _select(
         y = torch.cat([fold.y for fold in folds])
         return scorer(torch.cat(raws, 1), y, torch.cat(row_weights) if row_weights else None)
 
-    n_kinds = 1 + len(settings)
+    n_kinds = 1 + len(numbers)
     if scorer is None:
         networks = [fold.mean(pick.shares) for fold, pick in zip(folds, picks, strict=True)]
         kinds = [networks]
-        kinds += [[fold.averaged(fold.models[s].raw) for fold in folds] for s in settings]
+        kinds += [[fold.averaged(fold.models[k].raw) for fold in folds] for k in numbers]
         pool = _pool_of_folds(folds, [torch.cat(outputs) for outputs in kinds], weights)
         losses_after = pool.losses_after
     else:
@@ -784,7 +785,7 @@ class _Fold:
 
     loss: Loss
     networks: Sequence[Candidate]
-    models: Mapping[int, Candidate]  # trees and outside estimators by setting
+    models: Mapping[int, Candidate]  # trees and outside estimators by number
     y: Tensor
     weight: Tensor | None
     rows: Tensor
@@ -970,7 +971,7 @@ def make_groups(
         n_before += len(keys)
     models: list[Trees | OutsideModel] = []
     for candidate in fold_models:
-        n = chosen.counts.get(Key("other", candidate.setting, candidate.fold), 0)
+        n = chosen.counts.get(Key("other", candidate.number, candidate.fold), 0)
         if n:
             selected += [n_before + len(models)] * n
             models.append(candidate.model)
@@ -1004,10 +1005,10 @@ def member_table(
         name, n_steps, learning_rate = BOOSTING, 0, np.nan
         if isinstance(candidate.model, Trees):
             n_steps = candidate.model.n_steps
-            learning_rate = SETTINGS[candidate.setting]["learning_rate"]
+            learning_rate = LEARNING_RATE
         else:
             name = candidate.model.name
-        n = chosen.counts.get(Key("other", candidate.setting, candidate.fold), 0)
+        n = chosen.counts.get(Key("other", candidate.number, candidate.fold), 0)
         rows.append(
             {
                 **dict.fromkeys(rows[0], np.nan),

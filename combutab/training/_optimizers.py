@@ -239,6 +239,19 @@ _FACTORS: dict[str, Callable[[float], float]] = {
 }
 
 
+def cycle_ends(schedule: Schedule, max_epochs: int) -> list[int]:
+    """Epochs in which the cycles of a schedule end, except for the last cycle.
+
+    Of fewer than 15 epochs the first cycle would be shorter than an epoch, and there are no ends.
+
+    >>> cycle_ends("coslog4", 80), cycle_ends("coslog4", 10), cycle_ends("cosine", 80)
+    ([6, 16, 38], [], [])
+    """
+    if schedule != "coslog4" or max_epochs < 15:
+        return []
+    return [math.ceil(max_epochs * (2**k - 1) / 15) for k in (1, 2, 3)]
+
+
 def rate_table(
     name: Schedule, rates: Sequence[float], n_steps: Sequence[int], epoch: int, max_epochs: int
 ) -> list[list[float]]:

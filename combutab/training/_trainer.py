@@ -23,7 +23,13 @@ from combutab.core.world import ONE_PROCESS, broadcast, current, unshared
 from combutab.nn import TableNetwork
 from combutab.training._callbacks import Callback, EpochReport
 from combutab.training._losses import accuracy, best_factors, r2, subset_factors, subset_sums
-from combutab.training._optimizers import RowOptimizer, is_per_step, rate_table, schedule_factor
+from combutab.training._optimizers import (
+    RowOptimizer,
+    cycle_ends,
+    is_per_step,
+    rate_table,
+    schedule_factor,
+)
 from combutab.training._steps import (
     Batch,
     Batches,
@@ -506,6 +512,7 @@ class StackTraining(Trainable[MemberResult]):
         batch_rows = min(config.batch_size, max(self.n_rows)) * net.n_heads
         if self.device.type == "cpu":  # of the whole stack, also after members have ended
             self.step_flops = training_flops(batch_rows, net.flat.values.numel())
+        self.cycle_ends = cycle_ends(config.learning_rate, config.max_epochs)
         self.best_factor = [1.0] * len(plans)  # of raw outputs
         self.best = [flat.values.clone() for flat in net.flats] if config.score else []
         self.metric: Tensor | None = None  # of the epoch: each member's mean
@@ -642,6 +649,8 @@ class StackTraining(Trainable[MemberResult]):
                     record.n_iter_no_improvement = 0
                 else:
                     ended[m] = "no_improvement"
+            if self._ends_with_cycle(record.validation_score, n_epochs):
+                ended[m] = "no_improvement"
             if n_epochs == config.max_epochs and not stop:
                 ended.setdefault(m, "max_iter")
         self._end(ended)
@@ -651,6 +660,15 @@ class StackTraining(Trainable[MemberResult]):
                 self.file.set_state(*self.state(n_epochs))
                 if last:
                     self.file.write()
+
+    def _ends_with_cycle(self, scores: Sequence[float], n_epochs: int) -> bool:
+        """Tell whether this epoch ends a cycle of the learning rate that improved too little."""
+        gain, ends = self.config.min_cycle_gain, self.cycle_ends
+        if gain == 0 or n_epochs not in ends[1:]:
+            return False
+        start = ends[ends.index(n_epochs) - 1]
+        before, best = np.fmax.reduce(scores[:start]), np.fmax.reduce(scores)
+        return bool(best < before + gain * abs(before))
 
     def stop(self, reason: str) -> None:
         """See `Trainable`."""
