@@ -382,7 +382,9 @@ def _train(
     backend, n_workers = get_active_backend(prefer="threads")
     uses_processes = not getattr(backend, "supports_sharedmem", False) and not on_worker()
     jobs = [member.job for member in members]
-    stacks = stacks_to_train(jobs, skip)
+    # on a CPU with a deadline one member after another, so that few of them are half trained
+    together = deadline == np.inf or jobs[0].device.type != "cpu"
+    stacks = stacks_to_train(jobs, skip, together=together)
 
     def train(
         stacks: Sequence[Sequence[Position]], n_jobs: int | None, *, must: bool = False
