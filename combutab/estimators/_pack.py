@@ -185,8 +185,9 @@ class BasePack(_Kept):
     max_time : float, str or None, default=None
         Time limit in seconds, or as text such as ``"90s"``, ``"2min"`` or ``"1h"``. Training stops
         at the end of the epoch in which it is reached. The ensemble is chosen from what was trained
-        until then, without members whose training had not begun. Such a fit cannot be repeated
-        exactly. On a cluster each machine measures the time with its own clock.
+        until then, without members whose training had not begun. On a CPU members are trained one
+        after another, so that few are half trained then. Such a fit cannot be repeated exactly. On
+        a cluster each machine measures the time with its own clock.
     cv : "auto", int, splitter, iterable of (train, test), array-like or None, default="auto"
         Cross-validation. An int is the number of folds: each member is trained without one of
         them, in turn, and is chosen by its loss on that fold, so that all rows are used for
@@ -223,7 +224,9 @@ class BasePack(_Kept):
     max_iter : int, default=80
         Maximum number of epochs.
     n_iter_no_change : int or inf, default=16
-        Number of epochs without a smaller validation loss after which a member stops.
+        Number of epochs without a smaller validation loss after which a member stops. A member also
+        stops after a cycle of the learning rate (``"coslog4"``, of 15 epochs or more) that lowered
+        its validation loss by less than 5 %.
     member_params : dict or None, default=None
         Parameters that are the same for every member: any parameter of {member} that is not one of
         the pack, such as ``{"dropout": 0.1, "numeric_encoding": "quantile"}``. Other parameters

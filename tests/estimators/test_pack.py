@@ -353,6 +353,26 @@ def test_max_time_leaves_a_model(n_jobs):
     assert np.isfinite(pack.predict_proba(TABLE)).all()
 
 
+@pytest.mark.parametrize(("max_time", "sizes"), [(600, [1] * 4), (None, [4])])
+def test_time_limit_trains_one_member_after_another(max_time, sizes, monkeypatch):
+    trained, original = [], _pack_training.train_one_stack
+
+    def watched(jobs, stack, callbacks):
+        trained.append(len(stack))
+        return original(jobs, stack, callbacks)
+
+    monkeypatch.setattr(_pack_training, "train_one_stack", watched)
+    PackClassifier(**QUICK, max_time=max_time).fit(TABLE, LABELS)
+    assert trained == sizes
+
+
+def test_members_end_with_a_cycle_that_gains_little():
+    noise = np.random.default_rng(0).normal(size=len(TABLE))
+    pack = PackRegressor(**QUICK | {"max_iter": 45, "n_iter_no_change": np.inf}).fit(ARRAY, noise)
+    assert set(pack.members_["n_iter"]) <= {9, 21, 45}
+    assert (pack.members_["n_iter"] == 9).any()
+
+
 def test_an_interrupt_keeps_what_there_is(monkeypatch):
     original = _pack_training.MemberHistory.end_epoch
 

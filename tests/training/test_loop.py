@@ -160,6 +160,20 @@ def test_each_epoch_visits_every_row_once():
     assert torch.cat(Spy.seen).tolist() == list(range(200))
 
 
+@pytest.mark.parametrize(
+    ("improves", "n_epochs"), [((), 6), ((4,), 14), ((4, 8), 30), ((8,), 6), ((1, 2), 6)]
+)
+def test_members_end_after_a_cycle_that_gains_little(improves, n_epochs):
+    scores = iter(-(0.5 ** sum(epoch >= at for at in improves)) for epoch in range(1, 31))
+    config = replace(
+        CONFIG, max_epochs=30, learning_rate="coslog4", score="scorer", min_cycle_gain=0.1
+    )
+    scored = plan(0, val_rows=torch.arange(256, N), scorer=lambda *_: next(scores))
+    (result,) = train([Member(0, "relu")], [scored], config)  # cycles end at 2, 6, 14 and 30
+    assert len(result.train_loss) == n_epochs
+    assert result.reason == ("max_iter" if n_epochs == 30 else "no_improvement")
+
+
 def test_a_diverging_member_ends_alone():
     members = [Member(0, "relu"), Member(1, "relu")]
     optimizer = OptimizerConfig("sgd", momentum=0.9)
