@@ -168,6 +168,7 @@ def paper_recipe(task: Literal["classification", "regression"], **changes: Any) 
 
 
 _HIDDEN = (256, 256)  # layers of "auto"
+_MIN_CYCLE_GAIN = 0.02  # of the validation loss, by a cycle of the learning rate
 _RATE_FACTORS = {"bias": 0.1, "scale": 6.0}  # of "auto"; RealMLP's for these two
 AUTO_ROWS = 200  # from which on early_stopping="auto" sets some aside
 
@@ -263,8 +264,9 @@ class Parameters(_Positional):
     beta_1, beta_2, epsilon : float, default=0.9, 0.95, 1e-8
         Decay rates of the two moment estimates and the numerical constant of Adam and AdamW.
     n_iter_no_change : int or inf, default=30
-        Number of epochs without improvement after which training stops. ``inf`` runs all
-        ``max_iter`` epochs.
+        Number of epochs without improvement after which training stops. It also stops after a
+        cycle of the learning rate (``"coslog4"``, of 15 epochs or more) that lowered the validation
+        loss by less than 2 %. ``inf`` runs all ``max_iter`` epochs.
     max_fun : int, default=15000
         Maximum number of function calls, with ``solver="lbfgs"``.
     max_time : float, str or None, default=None
@@ -555,6 +557,7 @@ class Parameters(_Positional):
             shuffle=self.shuffle,
             tol=self.tol,
             n_iter_no_change=self.n_iter_no_change,
+            min_cycle_gain=_MIN_CYCLE_GAIN if score == "loss" else 0.0,
             max_grad_norm=self.max_grad_norm,
             track_metric=self.track_metric,
             precision=Precision(self.precision),

@@ -102,8 +102,8 @@ class TrainConfig:
     shuffle: bool = True
     tol: float = 1e-4
     n_iter_no_change: float = 10
-    # members end after a cycle of the learning rate that does not improve the best score by this
-    # share of it; 0 for no such end
+    # members also end after a cycle of the learning rate that does not improve the best score by
+    # this share of it; 0, or an infinite n_iter_no_change, for no such end
     min_cycle_gain: float = 0.0
     max_grad_norm: float | None = None
     track_metric: bool = False

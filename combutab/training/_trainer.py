@@ -664,7 +664,7 @@ class StackTraining(Trainable[MemberResult]):
     def _ends_with_cycle(self, scores: Sequence[float], n_epochs: int) -> bool:
         """Tell whether this epoch ends a cycle of the learning rate that improved too little."""
         gain, ends = self.config.min_cycle_gain, self.cycle_ends
-        if gain == 0 or n_epochs not in ends[1:]:
+        if gain == 0 or np.isinf(self.config.n_iter_no_change) or n_epochs not in ends[1:]:
             return False
         start = ends[ends.index(n_epochs) - 1]
         before, best = np.fmax.reduce(scores[:start]), np.fmax.reduce(scores)

@@ -166,7 +166,12 @@ def test_each_epoch_visits_every_row_once():
 def test_members_end_after_a_cycle_that_gains_little(improves, n_epochs):
     scores = iter(-(0.5 ** sum(epoch >= at for at in improves)) for epoch in range(1, 31))
     config = replace(
-        CONFIG, max_epochs=30, learning_rate="coslog4", score="scorer", min_cycle_gain=0.1
+        CONFIG,
+        max_epochs=30,
+        learning_rate="coslog4",
+        score="scorer",
+        n_iter_no_change=99,
+        min_cycle_gain=0.1,
     )
     scored = plan(0, val_rows=torch.arange(256, N), scorer=lambda *_: next(scores))
     (result,) = train([Member(0, "relu")], [scored], config)  # cycles end at 2, 6, 14 and 30
