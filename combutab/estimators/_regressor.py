@@ -228,7 +228,7 @@ class NumberTarget(Target):
                     f"quantiles={list(levels)} were not learned, only {list(loss.quantiles)}; "
                     "name them in the constructor's quantiles, or use loss='gaussian_nll'"
                 )
-        return self._shaped(self._quantiles_at(raw, levels, "quantiles"))
+        return self._shaped(self._quantiles_at(raw, levels, "quantiles="))
 
     def sample(self, raw: Tensor, n_samples: int, rng: np.random.Generator) -> np.ndarray:
         """Draw targets, (n, n_samples) or (n, n_targets, n_samples)."""
