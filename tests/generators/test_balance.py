@@ -153,19 +153,19 @@ def _own_table():
         partial(TVAE, compress_dims=(4,), decompress_dims=(4,), argmax=False),
     ],
 )
-@pytest.mark.parametrize("column", ["size", "count", "when", "kind"])
-def test_seed_data_may_be_of_the_learned_table(column, kind):
+def test_seed_data_may_be_of_the_learned_table(kind):
     table = _own_table()
     model = kind(epochs=1, random_state=0).fit(table)
-    seeds = table[[column]][::-1]
-    if column in ("count", "when"):
-        rows = model.sample(seed_data=seeds, random_state=0)  # no value of these is beyond bounds
-    else:
-        with pytest.warns(UserWarning, match=rf"values that are never sampled.*'{column}'"):
+    for column in ("size", "count", "when", "kind"):
+        seeds = table[[column]][::-1]
+        if column in ("count", "when"):  # no value of these is beyond bounds
             rows = model.sample(seed_data=seeds, random_state=0)
-    pd.testing.assert_frame_equal(rows[[column]], seeds)
-    assert rows.dtypes.equals(table.dtypes)
-    assert not rows.isna().any(axis=None)
+        else:
+            with pytest.warns(UserWarning, match=f"'{column}'"):
+                rows = model.sample(seed_data=seeds, random_state=0)
+        pd.testing.assert_frame_equal(rows[[column]], seeds)
+        assert rows.dtypes.equals(table.dtypes)
+        assert not rows.isna().any(axis=None)
 
 
 def test_unseen_seed_numbers_condition_by_the_nearest():

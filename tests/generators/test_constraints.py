@@ -125,17 +125,14 @@ def test_rows_have_the_tables_schema_and_meet_all(model, table):
 def test_conditions_are_met_beside_them(model, table):
     middle, date = table["total"].median(), table["end"].dropna().median().normalize()
     for conditions in (
-        {"total": (middle, None)},
+        {"total": (middle, None), "city": "Bergen"},
         {"end": (date, None)},
-        {"start": (None, date), "status": "open"},
-        {"city": "Bergen"},
-        {"country": ["Norway", "France"], "long": True},
-        {"end": None},
-        {"red": 1},
+        {"start": (None, date), "status": "open", "country": ["Norway", "France"], "long": True},
+        {"end": None, "red": 1},
         {"green": 0, "months": 3},
     ):
-        rows = model.sample(10, conditions=conditions, random_state=2)
-        assert len(rows) == 10
+        rows = model.sample(6, conditions=conditions, random_state=2)
+        assert len(rows) == 6
         assert_met(rows, table)
         for name, wanted in conditions.items():
             if isinstance(wanted, tuple):
@@ -150,27 +147,27 @@ def test_conditions_are_met_beside_them(model, table):
 
 def test_condition_on_one_number_meets_constraints(model, table):
     total = table["total"].iloc[3]
-    rows = model.sample(5, conditions={"total": total}, random_state=3, max_tries=300)
-    assert rows["total"].tolist() == [total] * 5
+    rows = model.sample(2, conditions={"total": total}, random_state=3, max_tries=300)
+    assert rows["total"].tolist() == [total] * 2
     assert_met(rows, table)
 
 
 def test_each_row_of_conditions(model, table):
-    given = table[["status", "city", "months"]].head(12)
+    given = table[["status", "city", "months"]].head(5)
     rows = model.sample_from(given, random_state=4, max_tries=300)
     pd.testing.assert_frame_equal(rows[given.columns], given)
     assert_met(rows, table)
 
 
 def test_balanced_rows(model, table):
-    rows = model.sample(40, balance="city", random_state=5)
-    assert rows["city"].value_counts().tolist() == [10] * 4
+    rows = model.sample(12, balance="city", random_state=5)
+    assert rows["city"].value_counts().tolist() == [3] * 4
     assert_met(rows, table)
 
 
 def test_filled_cells(model, table):
     rng = np.random.default_rng(6)
-    holes = table.head(40).mask(rng.random((40, table.shape[1])) < 0.15)
+    holes = table.head(15).mask(rng.random((15, table.shape[1])) < 0.15)
     for filled in model.impute(holes, n_draws=2, random_state=6):
         assert_met(filled, table)
         kept = holes.notna()
@@ -206,15 +203,14 @@ def test_flags_with_holes_are_filled():
 
 
 def test_parquet_files_have_the_same_rows(model, table, tmp_path):
-    model.sample(150, out=tmp_path / "rows.parquet", random_state=7)
-    rows = pd.read_parquet(tmp_path / "rows.parquet")
-    assert_met(rows, table)
-    pd.testing.assert_frame_equal(
-        rows, model.sample(150, random_state=7), check_dtype=False, check_categorical=False
-    )
-    conditions = {"city": "Rome"}
-    model.sample(30, conditions=conditions, out=tmp_path / "rome.parquet", random_state=7)
-    assert_met(pd.read_parquet(tmp_path / "rome.parquet"), table)
+    for asked in ({}, {"conditions": {"city": "Rome"}}):
+        model.sample(30, **asked, out=tmp_path / "rows.parquet", random_state=7)
+        rows = pd.read_parquet(tmp_path / "rows.parquet")
+        assert_met(rows, table)
+        expected = model.sample(30, **asked, random_state=7)
+        pd.testing.assert_frame_equal(
+            rows, expected, check_dtype=False, check_categorical=False
+        )
 
 
 def test_files_pickles_and_clones_keep_them(model, table, tmp_path):
@@ -246,13 +242,13 @@ def test_arrays(cls):
     a, b, gap = rng.integers(0, 1000, (3, 200)).astype(float)
     X = np.column_stack([a, b, a + b, a + gap + 1])
     model = make(cls, constraints=[Sum([0, 1], 2), Inequality(3, ">", 0)]).fit(X)
-    rows = model.sample(100)
-    assert rows.shape == (100, 4)
+    rows = model.sample(30)
+    assert rows.shape == (30, 4)
     np.testing.assert_array_equal(rows[:, 2], rows[:, 0] + rows[:, 1])
     assert (rows[:, 3] > rows[:, 0]).all()
-    holes = np.where(rng.random(X[:50].shape) < 0.3, np.nan, X[:50])
+    holes = np.where(rng.random((15, 4)) < 0.3, np.nan, X[:15])
     filled = model.impute(holes)
-    assert filled.shape == (50, 4)
+    assert filled.shape == (15, 4)
     np.testing.assert_array_equal(filled[:, 2], filled[:, 0] + filled[:, 1])
 
 
@@ -370,9 +366,9 @@ def test_resampled_rows_do_not_repeat_unique_values():
 
 
 def test_an_imputer_meets_them():
-    table = random_table(1, 120)[["net", "tax", "total", "low", "high"]]
+    table = random_table(1, 60)[["net", "tax", "total", "low", "high"]]
     constraints = [Sum(["net", "tax"], "total"), Inequality("low", "<=", "high")]
-    holes = table.mask(np.random.default_rng(0).random(table.shape) < 0.3)
+    holes = table.mask(np.random.default_rng(0).random(table.shape) < 0.1)
     for n_draws in (None, 3):
         generator = make(TabFlow, constraints=constraints)
         filled = TabFlowImputer(generator, n_draws=n_draws, random_state=0).fit_transform(holes)
@@ -543,7 +539,7 @@ def test_given_unique_values_are_reserved_for_their_rows(method):
     model = make(TabFlow, constraints=[Unique("room", "day")]).fit(table)
     gaps = table.iloc[:24].assign(x=np.nan)  # all rooms of two days
     gaps["room"] = gaps["room"].mask(gaps.index < 9)
-    for seed in range(3):
+    for seed in range(2):
         if method == "impute":
             rows = model.impute(gaps, random_state=seed)
         elif method == "sample_from":

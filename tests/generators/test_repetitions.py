@@ -73,12 +73,12 @@ def test_dates_of_any_dtype_repeat(dtype):
         table.apply(lambda c: c.dt.tz_localize("UTC")) if "UTC" in dtype else table.astype(dtype)
     )
     table.loc[:20, "day"] = pd.NaT
-    model = TabFlow((16,), epochs=3, batch_size=50, learning_rate=4e-3, random_state=0).fit(table)
+    model = TabFlow((16,), epochs=1, batch_size=50, learning_rate=4e-3, random_state=0).fit(table)
     assert [*model.rules_.repetitions.values()] == [("paid_on", "day")]
-    made = model.sample(300, random_state=0)
+    made = model.sample(100, random_state=0)
     assert made.dtypes.equals(table.dtypes)
-    assert (made["day"] == made["paid_on"]).sum() > 50
-    assert not model.impute(table, random_state=0)["day"].isna().any()
+    assert (made["day"] == made["paid_on"]).sum() > 15
+    assert not model.impute(table[:50], random_state=0)["day"].isna().any()
 
 
 def test_what_is_equal_by_chance_is_not_found():
@@ -124,7 +124,7 @@ def test_no_column_is_found_by_way_of_itself():
 
 
 def test_rows_repeat_as_often_as_the_tables(model):
-    made = model.sample(2000, random_state=1)
+    made = model.sample(1000, random_state=1)
     assert list(made) == list(TABLE)
     assert made.dtypes.equals(TABLE.dtypes)
     assert abs(share(made) - share(TABLE)) < 0.1
@@ -204,7 +204,7 @@ def test_rows_in_files_are_those_in_memory(tmp_path):
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
 def test_arrays(dtype):
     X = TABLE[["bill", "paid"]].to_numpy(dtype)
-    model = TabFlow((32,), epochs=10, batch_size=50, learning_rate=4e-3, random_state=0).fit(X)
+    model = TabFlow((32,), epochs=5, batch_size=50, learning_rate=8e-3, random_state=0).fit(X)
     assert model.rules_.repetitions == {2: (1, 0)}
     made = model.sample(1000, random_state=0)
     assert made.shape == (1000, 2)
@@ -235,12 +235,13 @@ def test_columns_of_constraints_and_categories_are_left_out():
 
 def test_identifiers_are_not_repeated():
     rng = np.random.default_rng(0)
-    order = np.arange(30_000)  # consecutive, which the rows that are looked at are not
-    parent = np.where(rng.random(30_000) < 0.2, order, rng.integers(0, 30_000, 30_000))
+    n = 21_000
+    order = np.arange(n)  # consecutive, which the rows that are looked at are not
+    parent = np.where(rng.random(n) < 0.2, order, rng.integers(0, n, n))
     table = pd.DataFrame({"order": order, "parent": parent})
     with pytest.warns(UserWarning, match="'order' holds identifiers"):
         made = TabFlow((8,), epochs=1, random_state=0).fit(table).sample(100)
-    assert made["order"].min() >= 30_000
+    assert made["order"].min() >= n
     with pytest.warns(UserWarning, match="'bill' holds identifiers"):
         model = TabFlow((8,), epochs=1, identifiers=["bill"], random_state=0).fit(TABLE)
     made = model.sample(100)

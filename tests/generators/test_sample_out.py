@@ -62,9 +62,9 @@ def test_the_file_has_the_rows_of_sample(model, tmp_path, n):
 def test_rows_that_meet_conditions(model, tmp_path):
     out = tmp_path / "rows.parquet"
     for asked in ({"conditions": {"flag": True, "x": [0.5]}}, {"balance": "flag"}):
-        expected = model.sample(20, random_state=3, **asked)
-        with mock.patch.object(sampling, "PART", 8):
-            model.sample(20, random_state=3, **asked, out=out)
+        expected = model.sample(10, random_state=3, **asked)
+        with mock.patch.object(sampling, "PART", 4):
+            model.sample(10, random_state=3, **asked, out=out)
         assert pq.read_metadata(out).num_row_groups == 3
         pd.testing.assert_frame_equal(pd.read_parquet(out), expected)
 

@@ -232,8 +232,8 @@ def test_every_parameter_reaches_the_model_and_comes_back(cls):
 # ---- transformers and constraints ---------------------------------------------------------------
 
 
-def test_transformers_can_be_chosen(cls):
-    synthesizer = make(cls)
+def test_transformers_can_be_chosen():
+    synthesizer = make(TVAESynthesizer)
     synthesizer.auto_assign_transformers({"t": TABLE})
     assert type(synthesizer.get_transformers()["when"]).__name__ == "DateTransformer"
     synthesizer.update_transformers(
@@ -247,19 +247,20 @@ def test_transformers_can_be_chosen(cls):
     assert rows["gap"].isna().any()
 
 
-def test_processed_data_can_be_fitted(cls):
-    one, other = make(cls), make(cls)
-    one.fit_processed_data(one.preprocess({"t": TABLE}))
-    pd.testing.assert_frame_equal(one.sample(20)["t"], fit(other).sample(20)["t"])
+def test_processed_data_can_be_fitted(fitted):
+    processed = make(type(fitted))
+    processed.fit_processed_data(processed.preprocess({"t": TABLE}))
+    fitted.reset_sampling()
+    pd.testing.assert_frame_equal(processed.sample(20)["t"], fitted.sample(20)["t"])
 
 
-def test_constraints_hold(cls):
+def test_constraints_hold():
     table = TABLE[["amount", "count", "kind", "flag", "code"]].dropna().copy()
     table["most"] = table["amount"] + RNG.integers(0, 3, len(table))
     table["kind"] = np.where(table["code"] == 1, "a", table["kind"])
     names = ["amount", "count", "kind", "flag", "code"]
     sdtypes = {name: SDTYPES[name] for name in names} | {"most": "numerical"}
-    synthesizer = make(cls, metadata(sdtypes))
+    synthesizer = make(combutab.generators.sdv.TabFlowSynthesizer, metadata(sdtypes))
     synthesizer.add_constraints([Inequality("amount", "most"), FixedCombinations(["kind", "code"])])
     rows = fit(synthesizer, table).sample(100)["t"]
     # SDV itself forgets here which columns are discrete
@@ -339,10 +340,8 @@ def asked(monkeypatch):
 @pytest.mark.parametrize(
     "condition",
     [
-        {"kind": "c"},
         {"kind": "c", "flag": True, "code": 3},
         {"flag": False, "level": "hi"},
-        {"amount": 0.5},
         {"count": 3, "kind": "b"},
         {"count": 3, "amount": -0.25},
         {"when": pd.Timestamp("2020-02-02")},
@@ -350,8 +349,8 @@ def asked(monkeypatch):
     ids=str,
 )
 def test_conditions_are_met(fitted, condition):
-    rows = fitted.sample_from_conditions([Condition(condition, num_rows=12)])["t"]
-    assert len(rows) == 12
+    rows = fitted.sample_from_conditions([Condition(condition, num_rows=6)])["t"]
+    assert len(rows) == 6
     assert (rows.drop(columns="level").dtypes == TABLE.drop(columns="level").dtypes).all()
     for column, value in condition.items():
         assert (rows[column] == value).all()
