@@ -1,5 +1,6 @@
 """Conformal intervals and sets of labels: thresholds, coverage, files and refusals."""
 
+import functools
 import pickle
 
 import numpy as np
@@ -19,7 +20,10 @@ from combutab import (
 from combutab.estimators._conformal import ConformalScores
 
 QUICK = {"hidden_layer_sizes": (32,), "max_iter": 60, "random_state": 0}
+# intervals and sets cover whatever the network has learned
+BRIEF = QUICK | {"max_iter": 8, "n_iter_no_change": np.inf}
 PACK = {"n_members": 3, "max_iter": 8, "boosting": False, "random_state": 0}
+TABM = {"hidden_layer_sizes": (16,), "n_heads": 4, "early_stopping": True, "max_iter": 10}
 
 
 def make_rows(n_rows, seed):
@@ -30,10 +34,29 @@ def make_rows(n_rows, seed):
 
 
 X, Y = make_rows(900, 0)
-X_NEW, Y_NEW = make_rows(4000, 1)
+X_NEW, Y_NEW = make_rows(2000, 1)
 LABELS, NEW_LABELS = (
     np.array(["low", "mid", "top"])[np.digitize(y, [-0.5, 1.0])] for y in (Y, Y_NEW)
 )
+
+
+MODELS = {
+    "squared error": MLPRegressor(**BRIEF),
+    "quantile": MLPRegressor("quantile", **QUICK),
+    "two quantiles": MLPRegressor("quantile", quantiles=[0.5, 0.9], **BRIEF),
+    "gaussian": MLPRegressor("gaussian_nll", **QUICK),
+    "first rows": MLPRegressor(n_members=2, validation_split=np.arange(900) < 300, **BRIEF),
+    "TabM": TabMRegressor(**TABM, random_state=0, n_iter_no_change=np.inf),
+    "pack": PackRegressor(**PACK),
+    "pack of quantiles": PackRegressor(loss="quantile", cv=None, **PACK),
+    "classifier": MLPClassifier(**BRIEF),
+    "pack classifier": PackClassifier(**PACK),
+}
+
+
+@functools.cache
+def fitted(name):
+    return MODELS[name].fit(X, LABELS if "classifier" in name else Y)
 
 
 def share_inside(intervals, y):
@@ -87,7 +110,7 @@ def test_levels_are_rounded_up_to_three_digits():
 
 
 def test_intervals_have_the_size_of_out_of_fold_residuals():
-    reg = MLPRegressor(bagging="cv", **QUICK).fit(X, Y)
+    reg = MLPRegressor(bagging="cv", **BRIEF).fit(X, Y)
     residuals = np.sort(np.abs(Y - reg.oof_prediction_))
     expected = residuals[int(np.ceil(0.9 * (len(Y) + 1))) - 1]
     intervals = reg.predict_interval(X_NEW)
@@ -96,44 +119,23 @@ def test_intervals_have_the_size_of_out_of_fold_residuals():
     np.testing.assert_allclose(np.ptp(intervals, axis=1) / 2, expected, rtol=0.011)
 
 
-@pytest.mark.parametrize(
-    "reg",
-    [
-        MLPRegressor(**QUICK),
-        MLPRegressor("quantile", **QUICK),
-        MLPRegressor("quantile", quantiles=[0.5, 0.9], **QUICK),
-        MLPRegressor("gaussian_nll", **QUICK),
-        MLPRegressor(n_members=2, validation_split=np.arange(900) < 300, **QUICK),
-        TabMRegressor(
-            hidden_layer_sizes=(16,),
-            n_heads=4,
-            early_stopping=True,
-            max_iter=30,
-            random_state=0,
-            n_iter_no_change=np.inf,
-        ),
-        PackRegressor(**PACK),
-        PackRegressor(loss="quantile", cv=None, **PACK),
-    ],
-    ids=lambda reg: f"{type(reg).__name__}-{reg.loss}",
-)
-def test_intervals_contain_the_targets_of_new_rows(reg):
-    reg.fit(X, Y)
+@pytest.mark.parametrize("name", [name for name in MODELS if "classifier" not in name])
+def test_intervals_contain_the_targets_of_new_rows(name):
     for coverage in (0.5, 0.9):  # six standard errors of 170 rows, those that are set aside least
         error = 6 * np.sqrt(coverage * (1 - coverage) / 170)
-        assert abs(share_inside(reg.predict_interval(X_NEW, coverage), Y_NEW) - coverage) < error
+        intervals = fitted(name).predict_interval(X_NEW, coverage)
+        assert abs(share_inside(intervals, Y_NEW) - coverage) < error
 
 
-@pytest.mark.parametrize("loss", ["quantile", "gaussian_nll"])
-def test_widths_follow_the_predicted_distribution(loss):
-    reg = MLPRegressor(loss, **QUICK).fit(X, Y)
-    narrow, wide = np.ptp(reg.predict_interval([[0.5], [9.5]]), axis=1)
+@pytest.mark.parametrize("name", ["quantile", "gaussian"])
+def test_widths_follow_the_predicted_distribution(name):
+    narrow, wide = np.ptp(fitted(name).predict_interval([[0.5], [9.5]]), axis=1)
     assert wide > 2 * narrow
 
 
 def test_intervals_of_counts_are_not_negative():
     counts = np.random.default_rng(0).poisson(X[:, 0] / 4)
-    reg = MLPRegressor("poisson", **QUICK).fit(X, counts)
+    reg = MLPRegressor("poisson", **BRIEF).fit(X, counts)
     intervals = reg.predict_interval(X, 0.95)
     assert intervals.min() == 0.0
     assert share_inside(intervals, counts) > 0.9
@@ -141,7 +143,7 @@ def test_intervals_of_counts_are_not_negative():
 
 def test_each_target_has_its_own_width():
     targets = np.column_stack([Y, 100 * Y[::-1]])
-    reg = MLPRegressor(**QUICK).fit(X, targets)
+    reg = MLPRegressor(**BRIEF).fit(X, targets)
     intervals = reg.predict_interval(X, 0.8)
     assert intervals.shape == (len(X), 2, 2)
     widths = np.ptp(intervals, axis=2)
@@ -152,7 +154,7 @@ def test_each_target_has_its_own_width():
 
 
 def test_sets_have_labels_above_the_out_of_fold_threshold():
-    clf = MLPClassifier(bagging="cv", **QUICK).fit(X, LABELS)
+    clf = MLPClassifier(bagging="cv", **BRIEF).fit(X, LABELS)
     columns = np.searchsorted(clf.classes_, LABELS)
     true_class = clf.oof_decision_function_[np.arange(len(X)), columns]
     limit = np.sort(true_class)[::-1][int(np.ceil(0.9 * (len(X) + 1))) - 1]
@@ -164,11 +166,9 @@ def test_sets_have_labels_above_the_out_of_fold_threshold():
     assert ((sets == expected) | is_near).all()
 
 
-@pytest.mark.parametrize(
-    "clf", [MLPClassifier(**QUICK), PackClassifier(**PACK)], ids=["MLP", "pack"]
-)
-def test_sets_contain_the_labels_of_new_rows(clf):
-    clf.fit(X, LABELS)
+@pytest.mark.parametrize("name", ["classifier", "pack classifier"])
+def test_sets_contain_the_labels_of_new_rows(name):
+    clf = fitted(name)
     columns = np.searchsorted(clf.classes_, NEW_LABELS)
     by_class = [columns == j for j in range(3)]
     error = 6 * np.sqrt(0.9 * 0.1 / 360)
@@ -192,7 +192,7 @@ def test_two_classes_have_sets_of_both_where_uncertain():
 # ---- Fits with other validation rows, and fits without any ---------------------------------------
 
 
-@pytest.mark.parametrize("model", [MLPRegressor(**QUICK), PackRegressor(**PACK)])
+@pytest.mark.parametrize("model", [MLPRegressor(**BRIEF), PackRegressor(**PACK)])
 def test_validation_rows_of_the_caller_are_used(model):
     shifted = Y_NEW[:500] + np.random.default_rng(0).normal(0.0, 3.0, 500)
     model.fit(X, Y, X_val=X_NEW[:500], y_val=shifted)
@@ -201,7 +201,7 @@ def test_validation_rows_of_the_caller_are_used(model):
 
 def test_parquet_files_have_intervals(tmp_path):
     pd.DataFrame({"x": X[:, 0], "y": Y}).to_parquet(tmp_path / "rows.parquet")
-    reg = MLPRegressor(**QUICK).fit_parquet(tmp_path / "rows.parquet", target="y")
+    reg = MLPRegressor(**BRIEF).fit_parquet(tmp_path / "rows.parquet", target="y")
     inside = share_inside(reg.predict_interval(pd.DataFrame({"x": X_NEW[:, 0]})), Y_NEW)
     assert abs(inside - 0.9) < 0.15
 
@@ -227,14 +227,13 @@ def test_no_intervals_without_unseen_rows(settings, fits):
 
 @pytest.mark.parametrize("coverage", [0, 1, 1.5, -0.1, np.nan, "0.9", None, True])
 def test_invalid_coverages_are_refused(coverage):
-    reg = MLPRegressor(**{**QUICK, "max_iter": 2}, n_iter_no_change=np.inf).fit(X, Y)
     with pytest.raises(ValueError, match="coverage"):
-        reg.predict_interval(X, coverage)
+        fitted("squared error").predict_interval(X, coverage)
 
 
 def test_rare_classes_need_rows_of_their_own():
     rare = np.where(np.arange(len(X)) % 90 == 0, "rare", "usual")
-    clf = MLPClassifier(**{**QUICK, "max_iter": 2}, n_iter_no_change=np.inf).fit(X, rare)
+    clf = MLPClassifier(**BRIEF | {"max_iter": 2}).fit(X, rare)
     clf.predict_set(X, 0.9)
     with pytest.raises(ValueError, match="9 rows of class 'rare'"):
         clf.predict_set(X, 0.9, per_class=True)
@@ -242,7 +241,7 @@ def test_rare_classes_need_rows_of_their_own():
 
 def test_multi_label_targets_have_no_sets():
     labels = np.column_stack([Y > 0, X[:, 0] > 5]).astype(int)
-    clf = MLPClassifier(**{**QUICK, "max_iter": 2}, n_iter_no_change=np.inf).fit(X, labels)
+    clf = MLPClassifier(**BRIEF | {"max_iter": 2}).fit(X, labels)
     with pytest.raises(ValueError, match="multi-label"):
         clf.predict_set(X)
 
@@ -251,17 +250,13 @@ def test_multi_label_targets_have_no_sets():
 
 
 @pytest.mark.parametrize(
-    ("model", "y", "method"),
-    [
-        (MLPRegressor("gaussian_nll", **QUICK), Y, "predict_interval"),
-        (MLPClassifier(**QUICK), LABELS, "predict_set"),
-        (PackRegressor(loss="quantile", **PACK), Y, "predict_interval"),
-    ],
-    ids=["regressor", "classifier", "pack"],
+    "name",
+    ["gaussian", "classifier", pytest.param("pack of quantiles", marks=pytest.mark.slow)],
 )
-def test_files_and_onnx_have_the_same_regions(model, y, method, tmp_path):
+def test_files_and_onnx_have_the_same_regions(name, tmp_path):
     runtime = pytest.importorskip("onnxruntime")
-    model.fit(X, y)
+    model = fitted(name)
+    method = "predict_set" if name == "classifier" else "predict_interval"
     expected = getattr(model, method)(X_NEW[:200], 0.8)
     model.save(tmp_path / "model.safetensors")
     loaded = combutab.load(tmp_path / "model.safetensors")
@@ -275,7 +270,7 @@ def test_files_and_onnx_have_the_same_regions(model, y, method, tmp_path):
 
 
 def test_forged_scores_are_refused(tmp_path):
-    reg = MLPRegressor(**{**QUICK, "max_iter": 2}, n_iter_no_change=np.inf).fit(X, Y)
+    reg = MLPRegressor(**BRIEF | {"max_iter": 2}).fit(X, Y)
     for scores in (
         [reg._conformal[0]] * 2,
         [ConformalScores(180.0, np.array([2.0, 1.0]))],

@@ -218,12 +218,13 @@ def test_what_cannot_be_read_is_refused():
 # ---- ONNX, in onnxruntime ------------------------------------------------------------------------
 
 
-def run(model, feed):
+def runner(model):
+    """A function that computes the outputs of an ONNX model."""
     import onnxruntime as runtime
 
     session = runtime.InferenceSession(model.SerializeToString())
     names = [output.name for output in session.get_outputs()]
-    return dict(zip(names, session.run(names, feed), strict=True))
+    return lambda feed: dict(zip(names, session.run(names, feed), strict=True))
 
 
 def feed_of(rows):
@@ -271,8 +272,9 @@ def test_a_pack_of_activations_on_a_mixed_table(tmp_path):
     clf.to_onnx(path)
     assert [each.name for each in tmp_path.iterdir()] == ["clf.onnx"]
     model = onnx.load(path)
+    run = runner(model)
     for rows in (new_rows(table), table, table.head(1)):
-        found = run(model, feed_of(rows))
+        found = run(feed_of(rows))
         expected = clf.predict_proba(rows)
         np.testing.assert_allclose(found["probabilities"], expected, atol=1e-6)
         np.testing.assert_array_equal(found["label"], clf.predict(rows))
@@ -304,28 +306,32 @@ def timed_table(n=40):
 @needs_onnx
 def test_onnx_uses_the_time_unit_of_column():
     pytest.importorskip("pyarrow")
-    table, y = timed_table(), np.arange(40.0)
+    table, y = timed_table(), 1e7 * np.arange(40.0)
     table.loc[3] = pd.NaT
-    model = MLPRegressor(hidden_layer_sizes=(4,), date_features=["number"], **SHORT)
+    settings = {"numeric_encoding": "robust", "date_features": ["number"], **SHORT}
+    settings |= {"activation": "mish", "normalization": "layer"}
+    # the moments of proxy normalisation are sampled
+    model = MLPRegressor(hidden_layer_sizes=(4,), proxy_norm=True, **settings)
     exported = model.fit(table, y).to_onnx()
+    run = runner(exported)
     (inputs,) = [json.loads(each.value)["inputs"] for each in exported.metadata_props]
     assert {each["column"]: each["unit"] for each in inputs} == TIMES
     assert {each["missing"] for each in inputs} == {np.iinfo(np.int64).min}
     plain = table.astype({"timestamp[ms][pyarrow]": "datetime64[ms]"})
     feed = {name: plain[[name]].astype("int64").to_numpy() for name in TIMES}
-    found = run(exported, feed)["variable"][:, 0]
+    found = run(feed)["variable"][:, 0]
     np.testing.assert_allclose(found, model.predict(table), rtol=1e-5)
     with pytest.raises(Exception, match="Unexpected input data type"):
-        run(exported, {name: counts.astype(np.float64) for name, counts in feed.items()})
+        run({name: counts.astype(np.float64) for name, counts in feed.items()})
     feed = {name: counts[4:8] for name, counts in feed.items()}
     for name in ("datetime64[s]", "datetime64[us]", "timestamp[ms][pyarrow]"):
         for factor in (1e-6, 1e-3, 1e3):
-            with pytest.raises(Exception, match="dates must be int64, in the unit"):
-                run(exported, feed | {name: (feed[name] * factor).astype(np.int64)})
+            with pytest.raises(Exception, match=r"int64.*unit"):
+                run(feed | {name: (feed[name] * factor).astype(np.int64)})
     # of the right unit, far away, and zero, which is zero in all units
     far = np.array(["1900-01-01", "2100-01-01", "1970-01-01", "9999-12-31"], "datetime64[s]")
     feed["datetime64[s]"] = far.view(np.int64)[:, None]
-    assert np.isfinite(run(exported, feed)["variable"]).all()
+    assert np.isfinite(run(feed)["variable"]).all()
 
 
 def test_torch_module_refuses_other_date_units():
@@ -335,7 +341,7 @@ def test_torch_module_refuses_other_date_units():
     numbers = torch.from_numpy(table.astype("int64").to_numpy().astype(np.float64))
     assert module(numbers / 1e6).isfinite().all()
     for factor in (1e-3, 1.0, 1e3):
-        with pytest.raises(ValueError, match="column 0 of numbers has dates, in seconds"):
+        with pytest.raises(ValueError, match=r"column 0.*seconds"):
             module(numbers * factor)
 
 
@@ -349,32 +355,14 @@ class Dense(nn.Module):
 
 
 @needs_onnx
-@pytest.mark.parametrize(
-    ("numeric", "parts"), [("quantile", ["dayofweek", "month", "dayofyear"]), ("robust", [])]
-)
-def test_onnx_encodes_dates_without_any_difference(numeric, parts):
-    table = dated_table()[["hours", "seconds", "waited", "ties"]]
-    encoder = TableEncoder(numeric=numeric, date_features=["number", *parts]).fit(table)
+def test_onnx_encodes_dates_without_any_difference():
+    table = dated_table()[["seconds", "waited", "ties"]]
+    parts = ["number", "dayofweek", "dayofyear"]
+    encoder = TableEncoder(numeric="quantile", date_features=parts).fit(table)
     numbers = encoder.read(table)[0]
     model = export([torch.from_numpy(numbers[:2])], Dense(encoder).eval())
-    (dense,) = run(model, {model.graph.input[0].name: numbers}).values()
+    (dense,) = runner(model)({model.graph.input[0].name: numbers}).values()
     np.testing.assert_array_equal(dense, encoder.encode(table).dense)
-
-
-@needs_onnx
-def test_a_regressor_of_numbers_alone():
-    X = np.random.default_rng(0).normal(size=(40, 2)) * 1e3
-    X[::5, 1] = np.nan
-    reg = MLPRegressor(
-        hidden_layer_sizes=(4,),
-        activation="mish",
-        normalization="layer",
-        proxy_norm=True,  # by sampled moments
-        numeric_encoding="standard",
-        **SHORT,
-    ).fit(X, 1e7 * np.nan_to_num(X[:, 0]))
-    (variable,) = run(reg.to_onnx(), {"X": X}).values()
-    np.testing.assert_allclose(variable[:, 0], reg.predict(X), rtol=1e-5)
 
 
 class Branching(nn.Module):
@@ -411,5 +399,5 @@ def test_exported_columns_with_odd_names_and_types():
 
 def test_bytes_are_the_text_that_they_are():
     assert _texts({b"a": 0, b"\xff": 1, 3: 2}, "kind") == ["a", r"b'\xff'", "3"]
-    with pytest.raises(ValueError, match="two categories that are written 'a'"):
+    with pytest.raises(ValueError, match="'a'"):
         _texts({b"a": 0, "a": 1}, "kind")

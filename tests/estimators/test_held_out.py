@@ -45,8 +45,10 @@ def flipped(y):
     return other
 
 
-@pytest.mark.parametrize("scoring", ["loss", "accuracy", "balanced_accuracy"])
-@pytest.mark.parametrize("n_members", [1, 3])
+@pytest.mark.parametrize(
+    ("scoring", "n_members"),
+    [("loss", 1), ("accuracy", 3), ("balanced_accuracy", 1), ("balanced_accuracy", 3)],
+)
 def test_own_label_does_not_change_oof_prediction(scoring, n_members):
     model = MLPClassifier(
         **SETTINGS, early_stopping_scoring=scoring, n_members=n_members, calibration=None

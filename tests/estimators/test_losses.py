@@ -174,7 +174,7 @@ def test_poisson_refuses_negative_targets_and_takes_zeros():
 @pytest.mark.parametrize("loss", ["squared_error", "absolute_error", "huber", "poisson"])
 def test_other_losses_have_no_spread(loss):
     model = MLPRegressor(loss, **{**SMALL, "max_iter": 1}).fit(X[:50], np.abs(Y[:50]))
-    with pytest.raises(ValueError, match=rf"return_std=True needs loss='gaussian_nll'.*{loss}"):
+    with pytest.raises(ValueError, match=rf"return_std=True.*'gaussian_nll'.*{loss}"):
         model.predict(X, return_std=True)
     with pytest.raises(ValueError, match=rf"loss='quantile'.*{loss}"):
         model.predict(X, quantiles=[0.5])

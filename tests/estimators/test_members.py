@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose
 from sklearn.datasets import load_iris, make_classification
 
 from combutab import MLPClassifier, MLPRegressor
-from combutab.estimators import FitTask, _fitted, _jobs, fit_stacked
+from combutab.estimators import FitTask, _jobs, fit_stacked
 
 pytestmark = pytest.mark.usefixtures("paper_defaults")
 
@@ -117,7 +117,7 @@ def test_a_row_is_predicted_whatever_stands_beside_it(predictor, rows):
 def test_predicting_in_chunks_is_predicting_at_once(predictor, monkeypatch):
     whole = predictor.predict(_TABLE)
     for units in (1, 16 * 32, 1000 * 32):
-        monkeypatch.setattr(_fitted, "_PREDICT_UNITS", units)
+        monkeypatch.setattr("combutab.estimators._fitted._PREDICT_UNITS", units)
         assert_allclose(predictor.predict(_TABLE), whole, rtol=1e-5, atol=1e-6)
 
 

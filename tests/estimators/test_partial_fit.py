@@ -16,14 +16,14 @@ pytestmark = pytest.mark.usefixtures("paper_defaults")
 
 def test_first_partial_fit_needs_classes():
     X, y = IRIS
-    with pytest.raises(ValueError, match="classes must be passed on the first call"):
+    with pytest.raises(ValueError, match=r"classes.*first call"):
         MLPClassifier().partial_fit(X, y)
     model = MLPClassifier(**QUICK).partial_fit(X[:60], y[:60], classes=[0, 1, 2])
     assert_array_equal(model.classes_, [0, 1, 2])
     assert model.predict_proba(X).shape == (150, 3)
     model.partial_fit(X[60:], y[60:])
     model.partial_fit(X, y, classes=[0, 1, 2])  # the same again is fine
-    with pytest.raises(ValueError, match="is not the same as on last call"):
+    with pytest.raises(ValueError, match="last call"):
         model.partial_fit(X, y, classes=[0, 1])
     with pytest.raises(ValueError, match=r"classes not in `self.classes_`.*5"):
         model.partial_fit(X[:3], [0, 1, 5])
@@ -105,11 +105,11 @@ def test_clipping_range_grows_with_partial_fit(warm):
     y = 10 * X[:, 0]
     settings = {**QUICK, "max_iter": 1, "warm_start": warm, "clip_predictions": True}
     settings["learning_rate"] = "constant"
-    model = MLPRegressor(**settings, learning_rate_init=0.05, dropout=0.0)
+    model = MLPRegressor(**settings, learning_rate_init=0.1, dropout=0.0)
     go_on = model.fit if warm else model.partial_fit
     go_on(X[20:40], y[20:40])
     assert abs(model.predict(X)).max() < 4
-    for _ in range(150):
+    for _ in range(60):
         go_on(X, y)
     assert 7 < abs(model.predict(3 * X)).max() < 11
 
@@ -179,7 +179,7 @@ def test_warm_start_refuses_other_classes_features_and_members():
         model.fit(X, y + 1)
     with pytest.raises(ValueError, match=r"3.*MLPClassifier.*4"):
         model.fit(X[:, :3], y)
-    with pytest.raises(ValueError, match=r"n_members=2.*set warm_start=False"):
+    with pytest.raises(ValueError, match=r"n_members=2.*warm_start=False"):
         model.set_params(n_members=2).fit(X, y)
     model.set_params(n_members=1).fit(X, y)
     assert len(model.loss_curve_) == 2 * QUICK["max_iter"]
@@ -250,7 +250,7 @@ def test_diverged_warm_start_keeps_previous_weights(kind):
         before = model.fit(X, Y).predict(X)
         best = model.best_validation_score_
     model.set_params(learning_rate_init=1e30)
-    with pytest.warns(ConvergenceWarning, match="diverged; the weights of its best epoch"):
+    with pytest.warns(ConvergenceWarning, match="diverged"):
         model.fit(X, Y)
     assert np.isnan(model.validation_scores_[-1]) or model.validation_scores_[-1] < best
     assert_array_equal(model.predict(X), before)

@@ -207,7 +207,7 @@ def test_unusable_scorer_is_refused_before_training(capsys):
             **SMALL, early_stopping=True, early_stopping_scoring="precision", verbose=True
         ).fit(X, LABELS)
     assert "Iteration" not in capsys.readouterr().out
-    with pytest.warns(ConvergenceWarning, match="No epoch has a validation score"):
+    with pytest.warns(ConvergenceWarning, match="validation score"):
         MLPRegressor(
             **SMALL, max_iter=2, early_stopping=True, early_stopping_scoring=lambda *_: math.nan
         ).fit(X, Y)

@@ -392,8 +392,6 @@ def test_class_weights_count_in_validation(name):
     reference = clone(SETS_ROWS_ASIDE[name]).fit(UNEVEN, FEW, np.where(FEW == 1, 6.0, 1.0))
     assert_array_equal(weighted.predict_proba(UNEVEN), reference.predict_proba(UNEVEN))
     assert_array_equal(weighted.history_, reference.history_)
-    unweighted = clone(SETS_ROWS_ASIDE[name]).fit(UNEVEN, FEW)
-    assert not np.array_equal(weighted.predict_proba(UNEVEN), unweighted.predict_proba(UNEVEN))
 
 
 @pytest.mark.parametrize("labels", ["single", "multi-label"])
@@ -483,14 +481,17 @@ OF_POSITIVE_CLASS = {
     "f1": f1_score,
     "precision": precision_score,
     "recall": recall_score,
-    "average_precision": average_precision_score,
     "neg_brier_score": brier_score_loss,
     "jaccard": jaccard_score,
+    "average_precision": average_precision_score,
 }
 
 
-@pytest.mark.parametrize("scoring", OF_POSITIVE_CLASS)
-@pytest.mark.parametrize("name", TWO_CLASSES)
+@pytest.mark.parametrize(
+    ("name", "scoring"),
+    [(name, scoring) for name in TWO_CLASSES for scoring in ("f1", "average_precision")]
+    + [("rarer first", scoring) for scoring in [*OF_POSITIVE_CLASS][1:-1]],
+)
 def test_scores_are_those_of_the_rarer_class(name, scoring):
     y, positive = TWO_CLASSES[name]
     model = MLPClassifier(**STOPS, early_stopping_scoring=scoring).fit(UNEVEN, y)
@@ -518,7 +519,8 @@ def test_metrics_are_known_by_each_of_their_names(spelling, name):
         for scoring in (spelling, name)
     ]
     assert_allclose(scores[0], scores[1], rtol=1e-5)
-    few = {"n_members": 2, "max_iter": 1, "max_ensemble_size": 4}
+    few = {"n_members": 1, "max_iter": 1, "max_ensemble_size": 2}
+    few["member_params"] = {"hidden_layer_sizes": (8,), "numeric_embedding": "none"}
     pack = PackClassifier(**few, random_state=0, boosting=False)
     packs = [clone(pack).set_params(scoring=scoring).fit(UNEVEN, y) for scoring in (spelling, name)]
     assert_array_equal(packs[0].predict_proba(UNEVEN), packs[1].predict_proba(UNEVEN))

@@ -19,7 +19,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from combutab import MLPClassifier, MLPRegressor, PackClassifier, PackRegressor, load
-from combutab.estimators import _pack
 from combutab.estimators._base import encode_data
 from combutab.preprocessing import TableEncoder
 
@@ -265,7 +264,7 @@ def test_balanced_weights_are_those_of_training_rows():
     pack = PackClassifier(n_members=2, max_iter=2, random_state=0, cv=LAST, class_weight="balanced")
     member = MLPClassifier(class_weight="balanced", validation_split=LAST, n_members=1)
     weight = member._prepare(X, y).rows.weight.numpy()
-    with patch.object(_pack, "encode_data", autospec=True) as patched:
+    with patch("combutab.estimators._pack.encode_data", autospec=True) as patched:
         patched.side_effect = ZeroDivisionError
         with pytest.raises(ZeroDivisionError):
             pack.fit(X, y)
