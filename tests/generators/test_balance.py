@@ -94,6 +94,7 @@ ALONE = "seed_data cannot be combined with conditions, balance, shares or out"
         (SIDES | {"n": 3}, "n=3 does not fit seed_data, which has 2 rows; leave n out"),
         (SIDES | {"conditions": {"kind": "a"}}, ALONE),
         (SIDES | {"balance": "kind"}, ALONE),
+        (SIDES | {"shares": {"kind": {"a": 1.0}}}, ALONE),
         (SIDES | {"condition_column": "kind"}, ALONE),
         ({"seed_data": ["left"]}, "seed_data must be a DataFrame, got list"),
         (seeds(level=["many"]), "'many' is not a value of 'level'"),

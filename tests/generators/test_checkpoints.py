@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from combutab import TVAE, _model_files
+from combutab import TVAE
 from tests.generators.small import EVERY, assert_same
 from tests.generators.small import make as make_small
 from tests.models import Told
@@ -30,7 +30,7 @@ def test_more_epochs_go_on_from_the_end(cls, tmp_path):
 
 
 def test_first_epoch_is_checkpointed_with_list_widths(tmp_path, monkeypatch):
-    monkeypatch.setattr(_model_files, "SECONDS", 1e9)
+    monkeypatch.setattr("combutab._model_files.SECONDS", 1e9)
     path = tmp_path / "training"
     with pytest.warns(UserWarning, match="interrupted"):
         make(TVAE, compress_dims=[16], callbacks=[Told(KeyboardInterrupt(), 2)]).fit(
@@ -43,7 +43,7 @@ def test_unwritable_folder_is_refused_before_training(tmp_path, monkeypatch):
     def refuse(*args, **kwargs):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(_model_files, "check_writable", refuse)
+    monkeypatch.setattr("combutab._model_files.check_writable", refuse)
     with pytest.raises(OSError, match=f"no file can be written in {tmp_path}: Permission denied"):
         make(TVAE).fit(object(), checkpoint=tmp_path / "training")
 

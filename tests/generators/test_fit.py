@@ -274,7 +274,7 @@ def test_conditions_given_twice_or_by_half(fitted):
         fitted.sample(5, "kind", "a", conditions={"flag": True})
     with pytest.raises(ValueError, match="given twice"):
         fitted.sample(5, {"kind": "a"}, conditions={"flag": True})
-    with pytest.raises(ValueError, match="condition_value='a' needs a condition_column"):
+    with pytest.raises(ValueError, match=r"condition_value='a'.*condition_column"):
         fitted.sample(5, condition_value="a")
     twice = pd.DataFrame([["a", "b"]], columns=["kind", "kind"])
     with pytest.raises(ValueError, match=r"\['kind'\]"):
@@ -354,7 +354,7 @@ def test_bad_parameters_are_refused_before_reading_data(cls, params, error, mess
 
 @pytest.mark.parametrize("discrete", ["kind", None, 5, "nonsense"])
 def test_discrete_columns_are_a_list(discrete):
-    with pytest.raises(ValueError, match=f"'auto' or a list of columns.*got {discrete!r}"):
+    with pytest.raises(ValueError, match=f"'auto'.*{discrete!r}"):
         make(TVAE).fit(TABLE, discrete_columns=discrete)
 
 

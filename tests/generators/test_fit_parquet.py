@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from combutab import TVAE
-from combutab.generators import Inequality, _parquet
+from combutab.generators import Inequality
 from tests.generators.small import EVERY
 from tests.generators.small import make as make_small
 
@@ -55,7 +55,7 @@ def path(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def small_parts():
-    with mock.patch.object(_parquet, "_ROWS", 33):
+    with mock.patch("combutab.generators._parquet._ROWS", 33):
         yield
 
 
@@ -199,10 +199,10 @@ def test_what_cannot_be_learned_is_refused(path, arguments, message):
 
 def test_columns_and_values_that_cannot_be_used(tmp_path):
     pd.DataFrame({"x": [[1.0], [2.0]] * 30}).to_parquet(tmp_path / "list.parquet")
-    with pytest.raises(ValueError, match=r"column 'x' is of type list<"):
+    with pytest.raises(ValueError, match=r"'x'.*list<"):
         make(TVAE).fit_parquet(tmp_path / "list.parquet")
     pd.DataFrame({"x": [1.0, np.inf] * 30}).to_parquet(tmp_path / "inf.parquet")
-    with pytest.raises(ValueError, match="column 'x' has infinite values"):
+    with pytest.raises(ValueError, match=r"'x'.*infinite"):
         make(TVAE).fit_parquet(tmp_path / "inf.parquet")
 
 

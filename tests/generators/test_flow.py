@@ -314,7 +314,7 @@ def test_conditions_are_met_and_carry_over(fitted):
 def test_unreachable_range_is_given_up_at_once():
     table = pd.DataFrame({"x": [0.0, 10.0] * 30, "kind": ["a", "b", "a"] * 20})
     model = TabFlow(hidden_layer_sizes=(4,), epochs=1, random_state=0).fit(table)
-    with pytest.raises(ShortfallError, match="only 0 of 0 rows met the conditions"):
+    with pytest.raises(ShortfallError, match="0 of 0 rows"):
         model.sample(3, conditions={"x": (3, 7)})
     assert model.sample(3, conditions={"x": (3, 12)})["x"].tolist() == [10.0] * 3
 

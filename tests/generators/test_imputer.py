@@ -9,7 +9,6 @@ import torch
 from sklearn.base import clone
 
 from combutab import TVAE, TabFlow, TabFlowImputer
-from combutab.generators import _imputer
 
 TINY = TVAE(epochs=1, embedding_dim=4, compress_dims=(8,), decompress_dims=(8,), random_state=0)
 
@@ -231,7 +230,7 @@ def test_odd_tables():
 
 
 def test_of_many_columns_the_nearest_are_taken(monkeypatch):
-    monkeypatch.setattr(_imputer, "_MOST_COLUMNS", 1)
+    monkeypatch.setattr("combutab.generators._imputer._MOST_COLUMNS", 1)
     wide = TABLE[["x", "double"]].assign(**{f"n{i}": RNG.normal(size=N) for i in range(4)})
     holes = wide.mask(RNG.random(wide.shape) < 0.2)
     filled = TabFlowImputer(quick(epochs=1), random_state=0).fit_transform(holes)

@@ -329,12 +329,6 @@ def test_bad_shares_are_refused_before_sampling(shares, says, models, monkeypatc
         model.sample(10, shares=shares, conditions={"flag": True}, balance="kind")
 
 
-def test_shares_beside_seed_data_are_refused(models):
-    model = fitted(models, next(iter(EVERY.args[1])))
-    with pytest.raises(ValueError, match="with conditions, balance, shares or out"):
-        model.sample(seed_data=make_table()[["age"]], shares=SHARES)
-
-
 def test_array_columns_are_named_by_position():
     X = np.random.default_rng(0).integers(0, 3, size=(200, 2)).astype(float)
     model = make(next(iter(EVERY.args[1])), epochs=1).fit(X, discrete_columns=[0])

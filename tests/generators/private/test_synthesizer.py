@@ -291,7 +291,7 @@ def test_refusal_of_small_budget_names_enough(params, uncounted):
 def test_persons_of_many_rows_need_a_larger_budget(uncounted):
     ids = np.arange(N) // 50
     make(epsilon=1.0).fit(TABLE)
-    with pytest.raises(ValueError, match="or a smaller max_rows_per_person"):
+    with pytest.raises(ValueError, match="max_rows_per_person"):
         make(epsilon=1.0, max_rows_per_person=50).fit(TABLE, person=ids)
 
 
@@ -381,7 +381,7 @@ def test_missing_persons_are_refused(monkeypatch):
 
 @pytest.mark.parametrize("n", [1, 2])
 def test_a_few_rows_are_refused(n):
-    with pytest.raises(ValueError, match="is too small for 5 columns"):
+    with pytest.raises(ValueError, match=r"too small.*5 columns"):
         make(epsilon=0.1).fit(TABLE[:n])
 
 
@@ -485,7 +485,7 @@ def test_a_column_without_a_frequent_value_is_told():
         model = PrivateSynthesizer(**small).fit(table)
     assert model.sample(20)["name"].isna().all()
     table["name"] = np.arange(n)
-    with pytest.raises(ValueError, match="and int64 has no missing value; give its categories"):
+    with pytest.raises(ValueError, match=r"int64.*categories"):
         PrivateSynthesizer(**small).fit(table, discrete_columns=["name"])
 
 
