@@ -21,7 +21,7 @@ QUICK = {
     "random_state": 0,
     "dropout": 0.0,
 }
-LEARNS = {**QUICK, "hidden_layer_sizes": (16,), "max_iter": 80}
+LEARNS = {**QUICK, "hidden_layer_sizes": (16,), "max_iter": 40, "learning_rate_init": 0.04}
 
 
 def target_of(cls):

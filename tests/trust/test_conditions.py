@@ -122,14 +122,14 @@ def test_a_number_is_asked_for_by_itself(fitted_on, cls, name, value):
     if "pyarrow" in name:
         pytest.importorskip("pyarrow")
     model = fitted_on(cls, name)
-    rows = model.sample(30, conditions={"x": value}, random_state=1)
-    assert len(rows) == 30
+    rows = model.sample(10, conditions={"x": value}, random_state=1)
+    assert len(rows) == 10
     assert rows.dtypes["x"] == model.sample(1)["x"].dtype
     expected = as_held(value, rows["x"].dtype)
     got = rows["x"].map(lambda v: round(float(v), 12)) if isinstance(expected, float) else rows["x"]
     assert (got == expected).all()
     if isinstance(value, int | str):
-        both = model.sample(30, conditions={"x": value, "kind": "c"}, random_state=1)
+        both = model.sample(10, conditions={"x": value, "kind": "c"}, random_state=1)
         assert (both["kind"] == "c").all()
 
 
@@ -164,11 +164,9 @@ def fitted(request):
         ({"age": [25, 35, 45]}, lambda t: t["age"].isin([25, 35, 45])),
         ({"age": {25, 35}, "kind": "a"}, lambda t: t["age"].isin([25, 35]) & (t["kind"] == "a")),
         ({"when": ["2024-01-05", "2024-01-09"]}, lambda t: t["when"].dt.day.isin([5, 9])),
-        ({"flag": 1}, lambda t: t["flag"]),
-        ({"code": 2.0}, lambda t: t["code"] == 2),
-        ({"level": "hi"}, lambda t: t["level"] == "hi"),
+        ({"flag": 1, "level": "hi"}, lambda t: t["flag"] & (t["level"] == "hi")),
+        ({"code": 2.0, "always": 7.0}, lambda t: t["code"] == 2),
         ({"seen": SEEN}, lambda t: t["seen"] == pd.Timestamp(SEEN)),
-        ({"always": 7.0}, lambda t: t["always"] == 7),
         (
             {"age": 40, "price": 50.0, "when": "2024-01-10", "code": 1, "flag": False},
             lambda t: (t["age"] == 40) & (t["price"] == 50) & (t["code"] == 1) & ~t["flag"],
@@ -184,14 +182,12 @@ def test_conditions_mean_what_they_say(fitted, conditions, holds):
 @pytest.mark.parametrize(
     ("conditions", "says"),
     [
-        ({"age": 40.5}, "'age' is never 40.5, because its values are rounded; use 40, or a range"),
-        ({"age": 99}, "'age' is never 99: its values lie in"),
-        ({"age": "40"}, "'40' is not a value of 'age', which has values like"),
-        ({"age": (40.2, 40.8)}, r"no value of 'age' lies in the range \(40.2, 40.8\).*rounded"),
-        ({"age": (None, None)}, "must be a value, a list of values or a range"),
-        ({"age": (np.nan, 40)}, "nan cannot be an end"),
-        ({"when": ("2024-01-05 06:00", "2024-01-05 18:00")}, "no value of 'when' lies in"),
-        ({"code": "2"}, "column 'code' had no value '2' in fit; it has 1, 2, 3"),
+        ({"age": 40.5}, "'age' is never 40.5.*use 40"),
+        ({"age": "40"}, "'40'.*'age'"),
+        ({"age": (40.2, 40.8)}, r"'age'.*\(40.2, 40.8\).*rounded"),
+        ({"age": (None, None)}, r"'age'.*a range"),
+        ({"when": ("2024-01-05 06:00", "2024-01-05 18:00")}, "no value of 'when'"),
+        ({"code": "2"}, "'code'.*'2'.*1, 2, 3"),
     ],
     ids=repr,
 )

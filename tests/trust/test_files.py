@@ -257,10 +257,10 @@ def test_files_that_are_no_models(paths, tmp_path):
     whole = good.read_bytes()
     for data in (b"hello", whole[:5], whole[:300], whole[:-10], pickle.dumps(3), b"{}" * 99):
         path.write_bytes(data)
-        with pytest.raises(ValueError, match="is not a safetensors file, or is cut short"):
+        with pytest.raises(ValueError, match="cut short"):
             combutab.load(path)
     safetensors.numpy.save_file({"a": np.zeros(3)}, path)
-    with pytest.raises(ValueError, match="is a safetensors file, but not a model of combutab"):
+    with pytest.raises(ValueError, match="not a model"):
         combutab.load(path)
     for header, words in [("{", "not JSON"), ("[1]", "damaged"), ("3", "damaged"), ("{}", "dam")]:
         write_tensors(path, "combutab", header, {"a": np.zeros(3)})
@@ -507,7 +507,7 @@ def _array(dtype="F32", shape=(2,), offsets=(0, 8)):
 )
 def test_containers_that_claim_what_they_do_not_hold(data, tmp_path):
     (tmp_path / "forged").write_bytes(data)
-    with pytest.raises(ValueError, match="forged is not a safetensors file, or is cut short"):
+    with pytest.raises(ValueError, match=r"forged.*cut short"):
         combutab.load(tmp_path / "forged")
 
 

@@ -188,23 +188,23 @@ def test_parameters_changed_between_partial_fits_count_or_raise(cls, name, capsy
     y, results = target_of(cls), []
     classes = {"classes": np.unique(y)} if cls is MLPClassifier else {}
 
-    def thrice(model):
-        for _ in range(3):
+    def twice(model):
+        for _ in range(2):
             model.partial_fit(FRAME, y, **classes)
 
     for value in (first, second):
         model = cls(**{**QUICK, **others, name: first})
-        thrice(model)
+        twice(model)
         capsys.readouterr()
         model.set_params(**{name: value})
-        error = refused(lambda model=model: thrice(model))
+        error = refused(lambda model=model: twice(model))
         if error:
             assert value is second
             assert name in error
             return
         results.append(outcome(model, capsys.readouterr().out))
     assert name not in SETTLED
-    assert results[0] != results[1] or (name == "callbacks" and second[0].calls >= 3)
+    assert results[0] != results[1] or (name == "callbacks" and second[0].calls >= 2)
 
 
 def test_what_is_written_otherwise_has_not_changed():
@@ -242,8 +242,8 @@ def test_files_and_pickles_keep_the_fitted_parameters(tmp_path):
         for copied in (MLPRegressor.load(path), pickle.loads(pickle.dumps(model))):
             copied.fit(table, Z)
             assert len(copied.loss_curve_) == 8
-            with pytest.raises(ValueError, match="numeric_encoding='none', but the fitted"):
+            with pytest.raises(ValueError, match="numeric_encoding='none'"):
                 copied.set_params(numeric_encoding="none").fit(table, Z)
         model.set_params(numeric_encoding="none").save(path)  # the parameter, not the network
-        with pytest.raises(ValueError, match="numeric_encoding='none', but the fitted"):
+        with pytest.raises(ValueError, match="numeric_encoding='none'"):
             MLPRegressor.load(path).fit(table, Z)

@@ -167,6 +167,7 @@ MUTATIONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_broken_mechanism_is_caught(name, monkeypatch):
     game, mutate = MUTATIONS[name]

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from combutab import PrivateSynthesizer
-from combutab.generators.private import _mechanisms, _synthesizer
+from combutab.generators.private import _mechanisms
 from combutab.preprocessing import given_categories
 from tests.short import BUDGET
 from tests.trust.privacy_games import Game, let_lie
@@ -142,8 +142,18 @@ def of_all_rows(persons, max_rows):
 @pytest.mark.parametrize(
     ("case", "mutate"),
     [
-        ("learned", lambda patch: patch.setattr(_synthesizer, "learn_bounds", read_bounds)),
-        ("learned", lambda patch: patch.setattr(_synthesizer, "learn_categories", read_categories)),
+        (
+            "learned",
+            lambda patch: patch.setattr(
+                "combutab.generators.private._synthesizer.learn_bounds", read_bounds
+            ),
+        ),
+        (
+            "learned",
+            lambda patch: patch.setattr(
+                "combutab.generators.private._synthesizer.learn_categories", read_categories
+            ),
+        ),
         ("known", keep_count),
     ],
     ids=["bounds of the rows", "categories of the rows", "exact number of rows"],
@@ -165,5 +175,5 @@ def test_noise_of_a_random_state_is_found(monkeypatch):
 
 
 def test_rows_that_are_bounded_too_late_are_found(monkeypatch):
-    monkeypatch.setattr(_synthesizer, "bound_rows", of_all_rows)
+    monkeypatch.setattr("combutab.generators.private._synthesizer.bound_rows", of_all_rows)
     assert WHOLE.excess() > 0

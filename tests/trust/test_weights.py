@@ -38,7 +38,7 @@ def test_bad_class_weights_are_refused_before_training(class_weight, words, monk
 def test_weight_of_an_absent_class_warns_only():
     plain = MLPClassifier(**QUICK, class_weight={0: 1, 1: 2, 2: 3}).fit(X, LABELS)
     model = MLPClassifier(**QUICK, class_weight={0: 1, 1: 2, 2: 3, 9: 4})
-    with pytest.warns(UserWarning, match=r"names \[9\], which are not classes of y"):
+    with pytest.warns(UserWarning, match=r"\[9\].*classes of y"):
         model.fit(X, LABELS)
     assert_array_equal(model.predict_proba(X), plain.predict_proba(X))
 
@@ -59,7 +59,7 @@ def test_sample_weights_that_cannot_be_are_refused():
         for cls in (MLPClassifier, MLPRegressor):
             with pytest.raises(ValueError, match=words):
                 cls(**QUICK).fit(X, target_of(cls), sample_weight=weight)
-    with pytest.raises(ValueError, match="class_weight times sample_weight must be 0, or between"):
+    with pytest.raises(ValueError, match="class_weight times sample_weight"):
         MLPClassifier(**QUICK, class_weight={0: 1e10, 1: 1, 2: 1}).fit(
             X, LABELS, sample_weight=np.full(120, 1e10)
         )

@@ -76,7 +76,7 @@ def test_unwritable_checkpoint_warns_and_training_continues(tmp_path):
     path = tmp_path / "training"
     quick = {"epochs": 1, "batch_size": 20, "compress_dims": (4,), "decompress_dims": (4,)}
     X = np.random.default_rng(0).normal(size=(40, 1))
-    with limited(100), pytest.warns(UserWarning, match="could not be written to .*too large"):
+    with limited(100), pytest.warns(UserWarning, match="too large"):
         TVAE(**quick, embedding_dim=4).fit(X, checkpoint=path)
     assert _names(tmp_path) == []
 
@@ -213,7 +213,7 @@ def test_a_journal_of_another_kind_is_left_alone(tmp_path):
     store = Store(tmp_path / "study.csv", ["name", "score"], ["name"])
     store.journal.write_text('{"name": "a", "score": "1"}\n' * 50)
     before = store.journal.read_bytes()
-    with pytest.raises(OSError, match=r"study\.journal cannot be used"), store.open([]):
+    with pytest.raises(OSError, match=r"study\.journal"), store.open([]):
         pass
     assert store.journal.read_bytes() == before
 
@@ -258,7 +258,7 @@ def test_linked_folders_of_other_users_are_not_followed(model, tmp_path):
     (shared / "way").symlink_to(tmp_path / "mine")
     model.save(shared / "way" / "model")  # our own
     os.lchown(shared / "way", 12345, 12345)
-    with pytest.raises(PermissionError, match="is a link in a folder that others may write to"):
+    with pytest.raises(PermissionError, match="link in a folder"):
         model.save(shared / "way" / "other")
     assert _names(tmp_path / "mine") == ["model"]
 
