@@ -1,8 +1,8 @@
 """``combutab fit`` and ``combutab predict``: a model of a table in a file, and what it says."""
 
+import os
 import re
-import subprocess
-import sys
+import tempfile
 import warnings
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from combutab import MLPClassifier, MLPRegressor, PackRegressor
 from combutab.cli import main
 from combutab.evaluation import evaluate_held_out
 from tests.cli.people import people
+from tests.trust.forked import Forked, needs_fork
 
 pytestmark = pytest.mark.usefixtures("few_trees", "few_resamples")
 COLUMNS = ["age", "city", "zip", "since", "floor"]
@@ -57,10 +58,17 @@ def test_predictions_on_standard_output(here, capsys):
     assert capsys.readouterr().out == (here / "out.csv").read_text("utf-8")
 
 
+@needs_fork
 def test_reader_of_standard_output_may_end_early(here):
-    command = f"{sys.executable} -m combutab predict model.safetensors people.csv -o - | head -c 9"
-    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
-    assert (done.stdout, done.stderr) == ("predicted", "")
+    predict = ["predict", "model.safetensors", "people.csv", "-o", "-"]
+    reader, writer = os.pipe()
+    os.close(reader)
+    with tempfile.TemporaryFile("w+") as err:
+        process = Forked(lambda: main(predict), here, [writer, err.fileno()])
+        os.close(writer)
+        process.communicate()
+        err.seek(0)
+        assert (process.returncode, err.read()) == (0, "")
 
 
 @pytest.mark.parametrize("target", ["dear", "price"])
@@ -195,8 +203,6 @@ def test_the_metric_comes_first_and_chooses_the_epoch(here, capsys):
     for target, metric, title, scoring in [
         ("dear", "balanced-accuracy", "balanced accuracy", "balanced_accuracy"),
         ("dear", "ROC AUC", "ROC AUC", "roc_auc"),
-        ("dear", "f1", "F1", "f1"),
-        ("dear", "average-precision", "average precision", "average_precision"),
         ("dear", "precision", "precision", "precision"),
         ("price", "mae", "MAE", "neg_mean_absolute_error"),
         ("price", "rmse", "RMSE", "loss"),

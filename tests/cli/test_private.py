@@ -31,6 +31,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.usefixtures("short_report", "few_steps")
 def test_private_rows_come_with_the_promise_in_words(folder, capsys):
     (folder / "cities.json").write_text(json.dumps({"city": ["Rome", "Oslo"]}))
     known = ["--bounds", "age=0..120", "--categories", "cities.json", "--person", "who"]

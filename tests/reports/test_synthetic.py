@@ -16,6 +16,7 @@ from combutab.reports import evaluate_synthetic, render_report
 from tests import short
 
 QUICK = {"learners": ["linear"]}
+SHORT = pytest.mark.usefixtures("short_report")
 
 
 def people(n, seed, *, gaps=False):
@@ -78,34 +79,33 @@ def evaluated(rows, target):
 # ---- known cases -------------------------------------------------------------------------------
 
 
-KNOWN = pytest.mark.parametrize(
-    ("rows", "expected"),
-    [
-        ("fresh", ("good", "good", "good")),
-        ("copy", ("good", "good", "poor")),
-        ("noise", ("poor", "poor", "good")),
-    ],
-)
+KNOWN = {
+    "fresh": ("good", "good", "good"),
+    "copy": ("good", "good", "poor"),
+    "noise": ("poor", "poor", "good"),
+}
 
 
-def check_known(rows, target, expected):
+def check_known(rows, target):
     found = evaluated(rows, target)
-    assert levels(found) == expected
+    assert levels(found) == KNOWN[rows]
     assert found.copies == (len(TRAIN) if rows == "copy" else 0)
     assert found.guess == 0.0 or target == "rich"
     closer = "100.0 % of the synthetic rows are closer to a training row"
     assert (closer in found.findings[2].sentence) == (rows == "copy")
 
 
-@KNOWN
-def test_known_tables(rows, expected):
-    check_known(rows, "rich", expected)
+def test_fresh_rows_are_good():
+    check_known("fresh", "rich")
 
 
-@KNOWN
-@pytest.mark.usefixtures("short_report")
-def test_known_tables_of_a_regression(rows, expected):
-    check_known(rows, "income", expected)
+@SHORT
+@pytest.mark.parametrize(
+    ("rows", "target"),
+    [("copy", "rich"), ("noise", "rich"), ("fresh", "income"), ("copy", "income")],
+)
+def test_known_tables_in_a_short_report(rows, target):
+    check_known(rows, target)
 
 
 @pytest.mark.slow
@@ -132,7 +132,7 @@ def churners(n, seed):
     return table.assign(churned=np.where(rng.random(n) < chance, "yes", "no"))
 
 
-@pytest.mark.usefixtures("short_report")
+@SHORT
 @pytest.mark.parametrize(("shuffled", "level"), [(False, "good"), (True, "poor")])
 def test_few_rows_of_uneven_classes_get_a_verdict(shuffled, level):
     n = 300
@@ -149,7 +149,7 @@ def test_few_rows_of_uneven_classes_get_a_verdict(shuffled, level):
     assert "(95 % interval " in utility.figure
 
 
-@pytest.mark.usefixtures("short_report")
+@SHORT
 @pytest.mark.parametrize("metric", ["f1", "average_precision", "log_loss", "mae", "rmse"])
 def test_a_metric_of_each_kind_may_decide(metric):
     task = "regression" if metric in METRICS["regression"] else "classification"
@@ -163,7 +163,7 @@ def test_a_metric_of_each_kind_may_decide(metric):
     assert METRICS[task][metric].title in found.findings[0].figure
 
 
-@pytest.mark.usefixtures("short_report")
+@SHORT
 def test_the_metric_is_the_users_choice():
     found = evaluate(FRESH, scoring="log_loss", learners=["linear"])
     assert (found.metric, found.findings[0].level) == ("log_loss", "good")
@@ -187,7 +187,7 @@ def test_a_notebook_shows_the_scores_and_the_findings():
     assert all(f.sentence in line for f, line in zip(found.findings, lines, strict=True))
 
 
-@pytest.mark.usefixtures("short_report")
+@SHORT
 def test_near_copies_of_a_part_are_found():
     near = TRAIN[:60].assign(income=TRAIN["income"] + 0.001, age=TRAIN["age"] + 0.001)
     found = evaluate(pd.concat([near, FRESH[:240]]))
@@ -200,7 +200,7 @@ def pairs_of_numbers(n, rng):
     return pd.DataFrame({"x": x, "y": x + rng.normal(size=n)})
 
 
-@pytest.mark.usefixtures("short_report")
+@SHORT
 def test_near_copies_of_both_real_tables_are_found():
     # as near to the one table as to the other, and no row is equal
     rng = np.random.default_rng(0)
@@ -216,7 +216,7 @@ def test_near_copies_of_both_real_tables_are_found():
     assert evaluate(fresh, **options).findings[2].level == "good"
 
 
-@pytest.mark.usefixtures("short_report")
+@SHORT
 def test_rows_are_looked_for_in_both_real_tables():
     swapped = "Either the two real tables are swapped, or the generator was trained on the held-out"
     for found in (
@@ -233,7 +233,7 @@ def test_rows_are_looked_for_in_both_real_tables():
     assert "The generator was probably trained on both real tables." in both.sentence
 
 
-@pytest.mark.usefixtures("short_report")
+@SHORT
 def test_near_copies_are_found_without_held_out_rows():
     rng = np.random.default_rng(4)
     noisy = {name: TRAIN[name] + rng.normal(0, 0.05, N) for name in ("age", "income")}
@@ -243,7 +243,7 @@ def test_near_copies_are_found_without_held_out_rows():
     assert "are near copies of a training row" in finding.sentence
 
 
-@pytest.mark.usefixtures("short_report")
+@SHORT
 def test_copies_with_new_identifiers_are_copies():
     def named(table, first):
         return table.assign(id=range(first, first + len(table)))
@@ -257,7 +257,7 @@ def test_copies_with_new_identifiers_are_copies():
     assert "Identifier columns are left out: 'id'." in found.findings[2].notes
 
 
-@pytest.mark.usefixtures("short_report")
+@SHORT
 def test_missing_values():
     tables = [people(N, seed, gaps=True) for seed in range(3)]
     found = evaluate(tables[2], real_train=tables[0], real_test=tables[1])
@@ -269,7 +269,7 @@ ONE = TRAIN[["one"]]
 NO = {"real_train": TRAIN.assign(rich="no"), "real_test": TEST.assign(rich="no")}
 
 
-@pytest.mark.usefixtures("short_report")
+@SHORT
 @pytest.mark.parametrize(
     ("synthetic", "options", "expected"),
     [
@@ -277,14 +277,11 @@ NO = {"real_train": TRAIN.assign(rich="no"), "real_test": TEST.assign(rich="no")
         (FRESH.assign(rich=None), {}, ("poor", ..., ...)),
         (FRESH.assign(rich="no"), NO, ("unknown", "good", "good")),
         (ONE, {"real_train": ONE, "real_test": ONE, "target": None}, ("unknown", "good", "good")),
-        (FRESH, {"target": None}, ("unknown", "good", "good")),
         # the held-out rows are others: fresh rows are closer to the training rows
         (FRESH, {"real_test": TEST.assign(age=TEST["age"] + 25.0)}, (..., ..., "unknown")),
-        (TRAIN, {"real_test": None}, (..., ..., "poor")),
         # copies would be told from nothing: the held-out rows are copies as well
         (TRAIN, {"real_test": TRAIN[:200]}, (..., ..., "poor")),
         (FRESH, {"real_test": TRAIN[:200]}, (..., ..., "unknown")),
-        (FRESH[:1], {"target": None}, (..., ..., "unknown")),
         (FRESH[:3], {"target": None}, (..., ..., "unknown")),
         (pd.concat([TRAIN[:1], FRESH[1:]]), {"target": None}, (..., ..., "fair")),
         (pd.concat([TEST[:1], FRESH[1:]]), {"target": None}, (..., ..., "fair")),
@@ -300,7 +297,7 @@ def test_levels(synthetic, options, expected):
 # ---- tables that are not there, or small -------------------------------------------------------
 
 
-@pytest.mark.usefixtures("short_report")
+@SHORT
 def test_without_held_out_rows():
     found = evaluate(FRESH, real_test=None)
     assert levels(found) == ("good", "good", "unknown")
@@ -311,12 +308,12 @@ def test_without_held_out_rows():
     assert "one fifth at a time" in found.findings[0].notes[0]
 
 
-@pytest.mark.usefixtures("short_report")
+@SHORT
 @pytest.mark.parametrize(  # each two of them
     ("n", "tested", "target"),
     [
-        *[(1, True, "rich"), (2, True, "income"), (3, True, None), (6, True, "rich")],
-        *[(1, False, "income"), (2, False, None), (3, False, "rich")],
+        *[(1, True, "rich"), (2, True, "income"), (6, True, None)],
+        *[(1, False, "income"), (3, False, "rich")],
     ],
 )
 def test_tiny_tables_are_no_error_and_no_praise(n, tested, target):
@@ -360,12 +357,8 @@ def test_bad_arguments(options, says):
 # ---- the record --------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def record():
-    return evaluate(FRESH, made={"Generator": "a die"}, names={"real": "r.csv"}, random_state=3)
-
-
-def test_the_tables_are_the_evaluators(record):
+def test_the_tables_are_the_evaluators():
+    record = evaluate(FRESH, random_state=3)
     tables = {"real_train": TRAIN, "synthetic": FRESH}
     options = {"target": "rich", "random_state": 3, "n_resamples": 100, **QUICK}
     expected = ml_efficacy(real_test=TEST, **tables, **options)
@@ -380,7 +373,7 @@ def test_the_tables_are_the_evaluators(record):
 # ---- what the generator's fit promises ---------------------------------------------------------
 
 
-@pytest.mark.usefixtures("short_report")
+@SHORT
 def test_report_names_the_differential_privacy_promise():
     pytest.importorskip("opendp", reason="needs the extra private")
     fits = {
@@ -414,7 +407,7 @@ def test_report_names_the_differential_privacy_promise():
 def test_a_generator_is_one_and_fitted():
     with pytest.raises(TypeError, match="'TVAE'"):
         evaluate(FRESH, generator="TVAE")
-    with pytest.raises(NotFittedError, match="TVAE instance is not fitted"):
+    with pytest.raises(NotFittedError, match=r"TVAE.*not fitted"):
         evaluate(FRESH, generator=TVAE())
 
 
@@ -427,14 +420,14 @@ def codes(n, seed):
     return pd.DataFrame(rng.integers(0, 3, (n, 5)), columns=list("abcde")).astype(str)
 
 
-@pytest.mark.usefixtures("short_report")
+@SHORT
 def test_equal_rows_of_few_categories_are_chance():
     found = evaluate(codes(300, 2), real_train=codes(300, 0), real_test=codes(300, 1), target=None)
     assert found.copies > 100
     assert levels(found)[2] == "good"
 
 
-@pytest.mark.usefixtures("short_report")
+@SHORT
 def test_running_identifiers_do_not_affect_fidelity():
     def numbered(seed, first):
         rng = np.random.default_rng(seed)
@@ -462,7 +455,7 @@ def without_identifiers():
         return evaluate(FRESH, target=None)
 
 
-@pytest.mark.usefixtures("short_report")
+@SHORT
 @pytest.mark.parametrize(
     ("name", "low", "size", "options"),
     [
@@ -488,7 +481,7 @@ def test_sparse_identifiers_are_left_out(name, low, size, options, without_ident
         pd.testing.assert_frame_equal(getattr(fresh, scores), expected)
 
 
-@pytest.mark.usefixtures("short_report")
+@SHORT
 def test_identifiers_do_not_change_the_utility():
     # the label follows from the running number in the training rows alone
     tables = [people(N, seed).sort_values("income", ignore_index=True) for seed in range(3)]
@@ -500,7 +493,7 @@ def test_identifiers_do_not_change_the_utility():
     assert "row (left out of all scores)" in " ".join(render_report(found).split())
 
 
-@pytest.mark.usefixtures("short_report")
+@SHORT
 def test_columns_that_the_generator_replaces_are_left_out():
     table = TRAIN[["age", "income"]].assign(ref=np.random.default_rng(0).permutation(N) * 1_000)
     generator = TVAE(epochs=1, batch_size=50, identifiers=["ref"], random_state=0)
@@ -512,7 +505,7 @@ def test_columns_that_the_generator_replaces_are_left_out():
     assert found.identifiers == ("ref",)
 
 
-@pytest.mark.usefixtures("short_report")
+@SHORT
 def test_measurements_are_no_identifiers():
     rng = np.random.default_rng(0)
 
