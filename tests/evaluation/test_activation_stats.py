@@ -222,7 +222,7 @@ def test_wrong_models_and_tables(model, X, error, message):
 def test_tuples_and_integer_codes_are_refused():
     net = nn.Sequential(nn.Embedding(4, 3), nn.LSTM(3, 2))
     codes = torch.tensor([[0, 1], [2, 3]])
-    with pytest.raises(TypeError, match="layer '1' returns tuple, not a tensor"):
+    with pytest.raises(TypeError, match=r"'1'.*tuple"):
         activation_stats(net, codes, layers="1")
     net = nn.Sequential(nn.Embedding(4, 3), nn.ReLU())
     assert len(activation_stats(net, codes, dim=-1).units) == 3

@@ -209,21 +209,21 @@ def test_missing_and_extra_columns_are_listed():
     tables = {"real": real, "one": real.drop(columns=["a", "c"]), "two": real.assign(d=1)}
     with pytest.raises(ValueError, match=r"one.*\['a', 'c'\].*two.*\['d'\]"):
         align_tables(tables, reference="real")
-    with pytest.raises(ValueError, match=r"made lacks \['b'\] and has besides \['B'\]"):
+    with pytest.raises(ValueError, match=r"made.*\['b'\].*\['B'\]"):
         align(real, real.rename(columns={"b": "B"}))
-    with pytest.raises(ValueError, match="made has 2 columns instead of 3"):
+    with pytest.raises(ValueError, match=r"made.*2.*3"):
         align(real, np.zeros((4, 2)))
 
 
 def test_duplicate_names_and_empty_tables():
     real = pd.DataFrame({"a": [1], "b": [2]})
-    with pytest.raises(ValueError, match=r"made has duplicate column names: \['a'\]"):
+    with pytest.raises(ValueError, match=r"made.*duplicate.*\['a'\]"):
         align(real, real.set_axis(["a", "a"], axis=1))
-    with pytest.raises(ValueError, match=r"made: Found array with 0 sample\(s\)"):
+    with pytest.raises(ValueError, match=r"made.*0 sample"):
         align(real, real[:0])
-    with pytest.raises(ValueError, match=r"real: Found array with 0 feature\(s\)"):
+    with pytest.raises(ValueError, match=r"real.*0 feature"):
         align(real[[]], real)
-    with pytest.raises(ValueError, match="'train' is not one of the tables"):
+    with pytest.raises(ValueError, match="'train'"):
         align_tables({"real": real}, reference="train")
 
 
@@ -242,7 +242,7 @@ def test_arrays_have_the_references_columns_by_position():
     assert aligned.kinds == {0: "number", 1: "number"}
     assert first[1].tolist() == [2.0, 4.0]
     assert second[1].tolist() == [6.0]
-    with pytest.raises(ValueError, match=r"got an array of shape \(3,\)"):
+    with pytest.raises(ValueError, match=r"\(3,\)"):
         align(np.zeros(3), np.zeros(3))
 
 
@@ -268,12 +268,12 @@ def test_masked_values_are_missing():
     ],
 )
 def test_a_value_of_another_meaning_is_named(real, made, value):
-    with pytest.raises(ValueError, match=f"column 'x' of made holds .*{value}"):
+    with pytest.raises(ValueError, match=f"'x' of made.*{value}"):
         columns(real, made)
 
 
 def test_infinity_and_complex_numbers_are_refused():
-    with pytest.raises(ValueError, match="column 'x' of made holds infinity"):
+    with pytest.raises(ValueError, match=r"'x' of made.*infinity"):
         columns([1.0, 2.0], [1.0, np.inf])
-    with pytest.raises(ValueError, match="column 'x' holds complex"):
+    with pytest.raises(ValueError, match=r"'x'.*complex"):
         columns([1.0 + 2j], [1.0])

@@ -86,6 +86,7 @@ def test_equal_rows_are_a_detectable_category():
     assert areas(real, real.sample(frac=1.0)) == [pytest.approx(0.5, abs=0.05)] * 2
 
 
+@pytest.mark.slow
 def test_the_standard_error_is_the_spread_over_tables():
     found = [
         detection(
@@ -97,7 +98,9 @@ def test_the_standard_error_is_the_spread_over_tables():
     ]
     spread = np.std([each["mean"] for each in found], ddof=1)
     assert np.mean([each["se"] for each in found]) == pytest.approx(spread, rel=0.3)
-    # Hanley and McNeil's, for areas of 1/2 where it is Mann and Whitney's
+
+
+def test_the_standard_error_at_chance_is_mann_and_whitneys():
     same = detection(real=table_of(0), synthetic=table_of(0), learners="linear").iloc[0]
     assert same["se"] == pytest.approx(np.sqrt((2 * 400 + 1) / (12 * 400**2)))
 

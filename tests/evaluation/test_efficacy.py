@@ -361,7 +361,7 @@ def test_rows_without_a_target_are_left_out():
     table = run(train, test, {"holes": holes, "dropped": holes.dropna()})
     assert of(table, "accuracy", source="holes") == of(table, "accuracy", source="dropped")
     assert of(table, "accuracy", "note", "holes")[0] == "40 rows without a target are left out"
-    with pytest.raises(ValueError, match=r"no row of synthetic\[1\] has a target: 'y'"):
+    with pytest.raises(ValueError, match=r"synthetic\[1\].*'y'"):
         run(train, test, [made, made.assign(y=None)])
 
 
@@ -381,10 +381,13 @@ def test_wrong_targets_are_refused():
         run(train, test.drop(columns="day"), made)
     with pytest.raises(ValueError, match="'size'"):
         run(train, test, made, target="z")
-    with pytest.raises(ValueError, match="no column beside the target"):
+    with pytest.raises(ValueError, match="no column"):
         run(train[["y"]], test[["y"]], made[["y"]])
+    with pytest.raises(ValueError, match="n_resamples must"):
+        run(train, test, made, n_resamples=1)
 
 
+@pytest.mark.slow
 def test_errors_are_those_of_other_test_rows():
     """Of many test sets of one distribution, scores and gaps differ by about the errors told."""
     rng = np.random.default_rng(0)
@@ -404,8 +407,6 @@ def test_errors_are_those_of_other_test_rows():
             if source == "synthetic":
                 assert group["gap_se"].mean() == pytest.approx(group["gap"].std(), rel=0.5)
         assert (rows.loc[rows["source"] == "real", "gap_se"] == 0).all()
-    with pytest.raises(ValueError, match="n_resamples must"):
-        run(train, made, made, n_resamples=1)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

@@ -290,9 +290,7 @@ def alpha_beta(real, made, k=5):
     ]
 
 
-@pytest.mark.parametrize(
-    ("shift", "scale"), [(0.0, 1.0), (0.0, 0.5), (0.5, 1.0), (0.0, 2.0), (3.0, 1.0)]
-)
+@pytest.mark.parametrize(("shift", "scale"), [(0.0, 0.5), (0.5, 1.0), (0.0, 2.0)])
 def test_alpha_precision_and_beta_recall_match_loops(shift, scale):
     rng = np.random.default_rng(0)
     real = rng.normal(size=(120, 3)) @ rng.normal(size=(3, 3))

@@ -240,13 +240,13 @@ def test_proxy_norm_features_are_last():
 
 def test_errors():
     X = torch.zeros(4, 3)
-    with pytest.raises(ValueError, match="'input' or 'output', got 'both'"):
+    with pytest.raises(ValueError, match="'both'"):
         power_decomposition(nn.ReLU(), X, at="both")
-    with pytest.raises(ValueError, match="no normalisation or activation modules"):
+    with pytest.raises(ValueError, match="no normalisation"):
         power_decomposition(nn.Linear(3, 3), X)
     with pytest.raises(ValueError, match=r"\(4, 2, 5\)"):
         power_decomposition(nn.ReLU(), torch.zeros(4, 2, 5))
-    with pytest.raises(ValueError, match="batch_size must be at least 1"):
+    with pytest.raises(ValueError, match="batch_size"):
         power_decomposition(nn.ReLU(), X, batch_size=-1)
-    with pytest.raises(ValueError, match="no layer 'norm'; there is only '-'"):
+    with pytest.raises(ValueError, match=r"'norm'.*'-'"):
         power_decomposition(nn.ReLU(), X, layers="norm")

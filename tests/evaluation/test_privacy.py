@@ -342,6 +342,7 @@ def test_near_copies_without_holdout():
     assert found["pvalue"].tolist()[0] < 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [["x"], ["x", "y"], ["c", "d", "y"], list("xycdt")])
 def test_fresh_rows_are_near_copies_by_chance_alone(columns):
     found = [

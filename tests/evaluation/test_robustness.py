@@ -240,9 +240,9 @@ def test_errors_of_corrupt():
     X = pd.DataFrame({"x": [1.0, 2.0]})
     with pytest.raises(TypeError, match="X must"):
         corrupt(X.to_numpy(), "shift", 1)
-    with pytest.raises(ValueError, match="severities must be some of"):
+    with pytest.raises(ValueError, match="severities"):
         corrupt(X, "shift", 6)
-    with pytest.raises(ValueError, match="reference table has no rows"):
+    with pytest.raises(ValueError, match="reference"):
         corrupt(X[:0], "shift", 1)
 
 

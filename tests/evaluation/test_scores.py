@@ -272,7 +272,7 @@ def test_what_cannot_be_scored():
     model, _, y = fitted("two")
     with pytest.raises(ValueError, match="'maybe'"):
         evaluate_predictions(model, X[:2], ["no", "maybe"])
-    with pytest.raises(ValueError, match="y has 1 targets for 2 rows"):
+    with pytest.raises(ValueError, match=r"1 .*2 rows"):
         evaluate_predictions(model, X[:2], ["no"])
     with pytest.raises(ValueError, match="'r2' is a metric"):
         evaluate_predictions(model, X[TEST], y[TEST], scoring="r2")
@@ -280,11 +280,11 @@ def test_what_cannot_be_scored():
         evaluate_predictions(model, X[:2], ["no", None])
     with pytest.raises(ValueError, match="scoring is empty"):
         evaluate_predictions(model, X[TEST], y[TEST], scoring=[])
-    with pytest.raises(ValueError, match="log_loss needs predict_proba"):
+    with pytest.raises(ValueError, match=r"log_loss.*predict_proba"):
         evaluate_predictions(LinearSVC().fit(X, y), X, y, scoring="log_loss")
     with pytest.raises(ValueError, match="neg_brier_score"):
         evaluate_predictions(LinearSVC().fit(X, y), X, y, scoring=["f1", "neg_brier_score"])
-    with pytest.raises(ValueError, match=r"y has the shape \(160, 2\)"):
+    with pytest.raises(ValueError, match=r"\(160, 2\)"):
         evaluate_predictions(model, X, TARGETS["several"] > 0)
     clf = MLPClassifier((4,), max_iter=2, early_stopping=False).fit(X, y)
     with pytest.raises(ValueError, match="trained on all rows"):

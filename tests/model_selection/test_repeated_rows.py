@@ -13,6 +13,7 @@ from combutab.core.repeated import count_repeated_rows
 from combutab.evaluation import evaluate_held_out
 from combutab.model_selection import StackedGridSearchCV, plan_comparison
 
+pytestmark = pytest.mark.usefixtures("few_resamples")
 RNG = np.random.default_rng(0)
 NOISE = pd.DataFrame(RNG.normal(size=(100, 4)), columns=list("abcd"))
 LABELS = RNG.integers(0, 2, 100)
