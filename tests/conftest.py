@@ -82,19 +82,16 @@ def few_epochs(monkeypatch):
 
 
 @pytest.fixture
-def single_stacks(monkeypatch):
+def single_stacks():
     """Each network trains in a stack of its own."""
-    from combutab.estimators import _jobs
-
-    monkeypatch.setitem(_jobs._STACK_UNITS, "cpu", 1)
+    with short.small_stacks(1):
+        yield
 
 
 @pytest.fixture
 def every_epoch(monkeypatch):
     """A checkpoint is written after each epoch, however short it is."""
-    from combutab import _model_files
-
-    monkeypatch.setattr(_model_files, "SECONDS", 0.0)
+    monkeypatch.setattr("combutab._model_files.SECONDS", 0.0)
 
 
 @pytest.fixture(scope="module")

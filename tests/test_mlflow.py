@@ -30,7 +30,7 @@ def test_log_load_and_predict_with_a_signature(tmp_path, monkeypatch):
     np.testing.assert_array_equal(served.predict(X), clf.predict(X))
     probabilities = served.predict(X, params={"method": "predict_proba"})
     np.testing.assert_array_equal(probabilities, clf.predict_proba(X))
-    with pytest.raises(ValueError, match="method must be one of"):
+    with pytest.raises(ValueError, match="method"):
         served.predict(X, params={"method": "fit"})
     with pytest.raises(mlflow.exceptions.MlflowException, match="size"):
         served.predict(X[["kind"]])

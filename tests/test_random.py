@@ -31,7 +31,6 @@ from combutab.core.rng import (
 )
 from combutab.estimators import _streaming as _streaming
 from combutab.estimators._streaming import MemoryPlan
-from combutab.nn import _layers
 
 MASK = (1 << 64) - 1
 
@@ -176,7 +175,7 @@ class Streams:
         self._put(monkeypatch, "fold_in", self._fold_in)
         self._put(monkeypatch, "random_int64", self._random_int64)
         # of masks alone: random_int64 calls it too
-        monkeypatch.setattr(_layers, "random_int64_", self._random_int64_)
+        monkeypatch.setattr("combutab.nn._layers.random_int64_", self._random_int64_)
         streams = self
 
         class Generator(torch.Generator):

@@ -199,7 +199,7 @@ MIXERS = {
 @pytest.mark.parametrize("name", MIXERS)
 def test_detected_multi_unit_activation_is_refused(name):
     before = torch.get_rng_state()
-    with pytest.raises(ValueError, match=r"unit-wise activation, .* in a trial"):
+    with pytest.raises(ValueError, match=r"unit-wise"):
         ProxyNorm(lambda width: _Of(MIXERS[name]), 8)
     assert torch.equal(torch.get_rng_state(), before)
 

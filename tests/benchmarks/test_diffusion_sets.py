@@ -32,7 +32,7 @@ def test_seed_grows_until_categories_are_complete():
     np.testing.assert_array_equal(train, order[:54])
     np.testing.assert_array_equal(test, order[54:])
     unique = pd.DataFrame({"kind": pd.Categorical(map(str, range(60)))})
-    with pytest.raises(ValueError, match=r"every category of 'kind'.*merge its rare categories"):
+    with pytest.raises(ValueError, match=r"'kind'"):
         tables.random_split(unique, ["kind"])
 
 
@@ -57,7 +57,7 @@ def test_missing_files_and_columns_are_named_first(tmp_path):
     message = r"'magic' has no column \['class'\].*: \['x', 'y'\]"
     with pytest.raises(SystemExit, match=message):
         sets.STUDY.main(["--quick", "--data-home", str(tmp_path), "--out", str(tmp_path / "out")])
-    with pytest.raises(ValueError, match=r"no table 'shoppers' in .*there are \['magic'\]"):
+    with pytest.raises(ValueError, match=r"'shoppers'.*\['magic'\]"):
         tables.load("shoppers", str(tmp_path))
 
 

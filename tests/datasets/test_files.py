@@ -273,7 +273,7 @@ def test_empty_rows_and_unnamed_columns_are_dropped(tmp_path, text):
     "text", ["a;b;\n1;2;3\n4;5\n", "a;b\n1;2;3\n", "a;b;\n1\n", "a;b;c\n1;2\n"]
 )
 def test_rows_with_values_elsewhere_are_refused(tmp_path, text):
-    with pytest.raises(TableError, match="fields, but the header has"):
+    with pytest.raises(TableError, match="header"):
         read_table(write(tmp_path, "t.csv", text), sep=";")
 
 

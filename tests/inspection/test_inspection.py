@@ -212,7 +212,7 @@ def test_importances_without_probabilities():
     assert found.scoring == "ROC AUC"
     expected = metrics.roc_auc_score(RARE, svc.decision_function(NUMBERS))
     assert abs(found.score - expected) < 0.01
-    with pytest.raises(ValueError, match="log_loss needs predict_proba"):
+    with pytest.raises(ValueError, match=r"log_loss.*predict_proba"):
         permutation_importance(svc, NUMBERS, RARE, scoring="log_loss")
     votes = VotingClassifier([("a", LogisticRegression()), ("b", LinearSVC())])
     found = permutation_importance(votes.fit(NUMBERS, RARE), NUMBERS, RARE, random_state=0)
@@ -232,7 +232,7 @@ def test_dependences_without_probabilities_are_of_decision_function():
     np.testing.assert_allclose(no.individual, -yes.individual)
     assert yes.average.columns.tolist() == ["decision function of 'yes'"]
     votes = VotingClassifier([("a", LogisticRegression()), ("b", LinearSVC())])
-    with pytest.raises(ValueError, match="predict_proba or decision_function"):
+    with pytest.raises(ValueError, match=r"predict_proba.*decision_function"):
         partial_dependence(votes.fit(NUMBERS, RARE), NUMBERS)
 
 
@@ -292,7 +292,7 @@ def test_two_labels_are_not_two_classes():
     (second,) = partial_dependence(clf, rows, ["b"], max_samples=60)
     expected = clf.predict_proba(rows.assign(b=second.values[-1]))[:, 1]
     np.testing.assert_allclose(second.individual[0, :, -1], expected, rtol=1e-4)
-    with pytest.raises(ValueError, match="of the second only, got target=0"):
+    with pytest.raises(ValueError, match="target=0"):
         partial_dependence(clf, rows, ["b"], target=0)
 
 
@@ -317,7 +317,7 @@ def test_attributions_are_those_of_the_predicted_class():
 def test_attributions_of_one_label_of_a_forest():
     y = np.c_[NUMBERS[:, 0] > 0, NUMBERS[:, 1] > 0].astype(int)
     forest = RandomForestClassifier(5, random_state=0).fit(NUMBERS, y)
-    with pytest.raises(ValueError, match=r"the labels \[0, 1\]; give one as target"):
+    with pytest.raises(ValueError, match=r"\[0, 1\].*target"):
         attributions(forest, NUMBERS[:3], NUMBERS)
     found = attributions(forest, NUMBERS[:3], NUMBERS, target=1, n_background=5, random_state=0)
     np.testing.assert_allclose(found.predictions, forest.predict_proba(NUMBERS[:3])[1][:, 1])
@@ -381,9 +381,9 @@ def test_a_linear_model_gets_the_exact_attributions():
 
 
 def test_what_cannot_be_attributed(fitted):
-    with pytest.raises(ValueError, match="X is one row, and nothing to compare it with"):
+    with pytest.raises(ValueError, match="one row"):
         attributions(fitted("classifier"), X[:1])
-    with pytest.raises(ValueError, match="the model has 2 outputs; give target"):
+    with pytest.raises(ValueError, match=r"2 outputs.*target"):
         attributions(fitted("two targets"), X[:2], X)
     with pytest.raises(ValueError, match="method must be"):
         attributions(fitted("classifier"), X[:2], X, method="lime")

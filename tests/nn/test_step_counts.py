@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from combutab.nn import Member, MLPSpec, StackedMLP, _chain
+from combutab.nn import Member, MLPSpec, StackedMLP
 from combutab.training import OptimizerConfig, RowOptimizer
 
 ROWS, WIDTH, HIDDEN, RATE = 500, 256, 2, 0.1
@@ -97,7 +97,7 @@ def step_of(name, normalization="none", dropout=RATE):
 
 @pytest.mark.parametrize("case", COUNTS, ids=str)
 def test_a_step_asks_for_no_more(case, tmp_path, monkeypatch):
-    monkeypatch.setattr(_chain, "_by_one_dnn", lambda: False)  # it allocates its results
+    monkeypatch.setattr("combutab.nn._chain._by_one_dnn", lambda: False)  # it allocates its results
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -146,7 +146,7 @@ def test_what_cannot_be_drawn_is_told():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = MLPClassifier(**SMALL | {"solver": "lbfgs"}).fit(X, Y)
-    with pytest.raises(ValueError, match="MLPClassifier of 'a' has no epochs to draw"):
+    with pytest.raises(ValueError, match=r"'a'.*no epochs"):
         plot_loss_curve({"a": model})
 
 
@@ -180,7 +180,7 @@ def test_a_display_draws_where_it_is_told(several):
     for wrong in (figure, own[:1], [figure, figure]):
         with pytest.raises(ValueError, match="ax must"):
             LossCurveDisplay.from_estimator(several, ax=wrong)
-    with pytest.raises(ValueError, match="ax cannot be divided into 2 panels"):
+    with pytest.raises(ValueError, match=r"ax.*2 panels"):
         LossCurveDisplay.from_estimator(several, ax=figure.add_axes((0, 0, 1, 1)))
 
 

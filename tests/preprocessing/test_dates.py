@@ -141,9 +141,9 @@ def test_state_round_trip_and_foreign_states():
     assert (again.transform(table) == encoder.transform(table)).all()
     assert again.calendars_[0].zone == ZONE
     wrong = {**arrays, "calendars.0.offsets": arrays["calendars.0.offsets"][:-1]}
-    with pytest.raises(ValueError, match="calendar that no time zone has"):
+    with pytest.raises(ValueError, match="calendar"):
         TableEncoder.from_state(wrong, meta)
-    with pytest.raises(ValueError, match="the dates of other columns"):
+    with pytest.raises(ValueError, match="other columns"):
         TableEncoder.from_state(
             {n: a for n, a in arrays.items() if "calendar" not in n}, {**meta, "calendars": []}
         )

@@ -113,7 +113,7 @@ def test_min_frequency_is_count_or_share():
 
 @pytest.mark.parametrize("name", ["measurements", "days", "tuples", "no room above", "truth"])
 def test_what_no_identifiers_can_be_made_for(name):
-    with pytest.raises(ValueError, match="column 'x' is listed in identifiers"):
+    with pytest.raises(ValueError, match=r"'x'.*identifiers"):
         listed(OTHERS[name])
     assert listed(OTHERS["amounts"]).kind == "integer"
     assert listed(OTHERS["cities"]).make(1) == ["id-000001"]

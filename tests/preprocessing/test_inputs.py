@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse
 from numpy.testing import assert_allclose, assert_array_equal
 
-from combutab.preprocessing import ParquetTable, TableEncoder, _tables
+from combutab.preprocessing import ParquetTable, TableEncoder
 
 # in a column of codes those of one row share one
 pytestmark = pytest.mark.filterwarnings("ignore:nothing is learned from")
@@ -189,7 +189,7 @@ def test_sparse_equals_dense_where_nothing_is_centred_differently(method):
 
 
 def test_sparse_that_does_not_fit_in_memory(monkeypatch):
-    monkeypatch.setattr(_tables, "available_memory", lambda: 1e6)
+    monkeypatch.setattr("combutab.preprocessing._tables.available_memory", lambda: 1e6)
     with pytest.raises(MemoryError, match=r"1000 x 5000 needs 0.0 GB.*TruncatedSVD"):
         every().fit(scipy.sparse.csr_array((1000, 5000)))
 

@@ -179,11 +179,10 @@ def test_modes_that_clip_are_not_drawn():
 
 
 def test_large_tables_are_encoded_in_pieces(monkeypatch, table):
-    from combutab.preprocessing.modes import _numbers
 
     encoder = ModeEncoder(random_state=0).fit(table)
     whole = encoder.encode(table)
-    monkeypatch.setattr(_numbers, "_POSTERIOR_PIECE", 64)
+    monkeypatch.setattr("combutab.preprocessing.modes._numbers._POSTERIOR_PIECE", 64)
     pieces = encoder.encode(table)
     assert_array_equal(whole.codes, pieces.codes)
     assert_array_equal(whole.values, pieces.values)

@@ -274,7 +274,7 @@ def test_what_decode_refuses():
         encoder.decode(values[1:], codes)
     with pytest.raises(ValueError, match="must be finite"):
         encoder.decode(values * np.nan, codes)
-    with pytest.raises(ValueError, match="must be integers, got float32"):
+    with pytest.raises(ValueError, match=r"integers.*float32"):
         encoder.decode(values, codes.astype("f4"))
     codes[3, 0] = encoder.layout_.sizes[0]
     with pytest.raises(ValueError, match=r"0.*'member'.*0.*1"):
@@ -290,9 +290,9 @@ def test_what_states_refuse():
     (some, *_) = (name for name in arrays if "means" in name)
     with pytest.raises(ValueError, match="of several lengths"):
         ModeEncoder.from_state({**arrays, some: np.append(arrays[some], 1.0)}, meta)
-    with pytest.raises(TypeError, match="of type object cannot be saved"):
+    with pytest.raises(TypeError, match="type object"):
         ModeEncoder().fit(_object_column(object(), object())).to_state()
-    with pytest.raises(TypeError, match="of type datetime64 cannot be saved"):
+    with pytest.raises(TypeError, match="type datetime64"):
         ModeEncoder().fit(_object_column(np.datetime64(1, "ns"), "a")).to_state()
 
 

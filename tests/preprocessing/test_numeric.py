@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm, rankdata
 
-from combutab.preprocessing import ModeEncoder, RunningMoments, TableEncoder, _tables
+from combutab.preprocessing import ModeEncoder, RunningMoments, TableEncoder
 
 METHODS = ["standard", "quantile", "robust", "none"]
 
@@ -27,7 +27,9 @@ def table() -> np.ndarray:
 
 @pytest.mark.parametrize("piece", [64, 2**17])
 def test_standard(table, piece, monkeypatch):
-    monkeypatch.setattr(_tables, "_PIECE", piece)  # many pieces give what one gives
+    monkeypatch.setattr(
+        "combutab.preprocessing._tables._PIECE", piece
+    )  # many pieces give what one gives
     encoded = TableEncoder().fit(table).encode(table).dense
     z = (table - np.nanmean(table, axis=0)) / np.nanstd(table, axis=0)
     assert_allclose(encoded[:, :5], np.nan_to_num(z, nan=0.0), rtol=1e-5, atol=1e-6)
