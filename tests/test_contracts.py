@@ -601,10 +601,10 @@ FOLDED_PACK = {**TINY_PACK, "max_iter": 6}
 TINY_PACK |= {"cv": None, "boosting": False}
 TINY = {cls: {"epochs": 1, **widths} for cls, widths in WIDTHS.items()}
 TINY[CTGAN] = TINY[CTGAN] | {"batch_size": 20, "pac": 10}
-# Every class has all checks once, in the slow tests where another class of the same base has them
-# among the others. Exact instances have those of copies, which hold for them
-# alone; each loss, solver, normalisation and encoding has the checks of what training computes, as
-# all others see only parameters, names and shapes. Some settings share an instance. Where a check
+# Every class has all checks once. Slow tests are those that another class of the same base has as
+# well, and those of other settings: each loss, solver, normalisation and encoding has the checks
+# of what training computes, as all others see only parameters, names and shapes. Exact instances
+# have those of copies, which hold for them alone. Some settings share an instance. Where a check
 # asks for a score after few epochs, the rate or the batches are such as reach it.
 COMPUTED = WEIGHTS_AS_COPIES | {
     "check_classifiers_classes",
@@ -677,7 +677,9 @@ def _checks_of(cls, settings, names):
         name = getattr(check, "func", check).__name__
         if (is_exact or name not in WEIGHTS_AS_COPIES) and (names is None or name in names):
             key = f"{name}-{i}" if names is None else name
-            marks = [pytest.mark.slow] * (cls in SAME_BASE and name not in COMPUTED)
+            is_repeated = cls in SAME_BASE and name not in COMPUTED
+            is_varied = names is COMPUTED and cls is not TableEncoder
+            marks = [pytest.mark.slow] if is_repeated or is_varied else []
             label = f"{cls.__name__}-{key}"
             found[key] = pytest.param(estimator, check, id=label, marks=marks)
     return found.values()

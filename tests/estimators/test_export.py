@@ -375,6 +375,7 @@ class Branching(nn.Module):
         return torch.stack([row if row.sum() > 0 else -row for row in x])
 
 
+@pytest.mark.slow
 @needs_onnx
 def test_what_onnx_cannot_express_is_named(tmp_path):
     clf = MLPClassifier((4,), activation=Branching, **SHORT).fit(TABLE[["size"]], Y > 1)

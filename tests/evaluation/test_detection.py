@@ -49,6 +49,7 @@ def test_copies_are_at_chance_for_any_learner():
     assert areas(real, twice, learners) == [0.5, 0.5]
 
 
+@pytest.mark.slow
 def test_fresh_rows_are_at_chance():
     found = [areas(table_of(seed), table_of(100 + seed)) for seed in range(4)]
     assert np.mean(found, axis=0) == pytest.approx([0.5, 0.5], abs=0.03)

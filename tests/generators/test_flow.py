@@ -335,6 +335,7 @@ def test_missing_cells_are_drawn_beside_the_known(fitted):
     assert error.abs().median() < 0.25
 
 
+@pytest.mark.slow
 def test_small_tables_are_not_memorized():
     rng = np.random.default_rng(0)
     numbers = rng.normal(size=(360, 1)) + rng.normal(size=(360, 4))

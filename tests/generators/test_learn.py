@@ -35,6 +35,7 @@ def test_rare_categories_keep_their_frequency(gan):
     assert share == pytest.approx((RARE["rare"] == "seldom").mean(), abs=0.02)
 
 
+@pytest.mark.slow
 def test_a_condition_on_any_column_sets_that_column(gan):
     for column, value in (("first", "b"), ("rare", "seldom")):
         codes = gan.encoder_.condition_code(column, value)
@@ -47,6 +48,7 @@ def test_a_condition_on_any_column_sets_that_column(gan):
         assert free < 0.7
 
 
+@pytest.mark.slow
 def test_a_condition_carries_over_to_other_columns(gan):
     a, b = (gan.sample(300, "first", value, random_state=0)["x"] for value in "ab")
     assert a.mean() > 5 > -5 > b.mean()

@@ -120,6 +120,7 @@ GAMES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GAMES)
 def test_what_an_attacker_sees_stays_within_the_promise(name):
     assert GAMES[name].excess() <= 0

@@ -139,6 +139,7 @@ def of_all_rows(persons, max_rows):
     return np.arange(len(persons))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "mutate"),
     [
@@ -174,6 +175,7 @@ def test_noise_of_a_random_state_is_found(monkeypatch):
     assert same_noise()
 
 
+@pytest.mark.slow
 def test_rows_that_are_bounded_too_late_are_found(monkeypatch):
     monkeypatch.setattr("combutab.generators.private._synthesizer.bound_rows", of_all_rows)
     assert WHOLE.excess() > 0

@@ -57,6 +57,7 @@ def test_each_row_has_the_distribution_of_the_mixture(n, places):
         assert stats.chisquare(counts, 3000 * joint.ravel() / joint.sum()).pvalue > 0.001
 
 
+@pytest.mark.slow
 def test_pair_counts_vary_less_than_independent_rows():
     table, joint = mixture()
     n, found = 250, np.stack([draw(table, key, 250).numpy() for key in range(40)])
@@ -70,6 +71,7 @@ def test_pair_counts_vary_less_than_independent_rows():
         assert errors.sum() < 0.3 * independent.sum()
 
 
+@pytest.mark.slow
 def test_all_candidates_are_kept_equally_often():
     """Though one is unlike all others: 8 candidates of each of 3 rows, whatever the others are."""
     candidates = np.zeros((8, 3, 2), dtype=np.int64)
@@ -90,6 +92,7 @@ def test_given_codes_stay_and_condition_the_others():
     assert np.abs(counts - expected).max() < 3 * np.sqrt(expected.max())
 
 
+@pytest.mark.slow
 def test_completed_rows_are_independent():
     """The mean of an imputed column varies between imputations as that of independent draws."""
     table = MixtureTable(torch.tensor([[0.9, 0.1, 1.0], [0.1, 0.9, 1.0]]))
