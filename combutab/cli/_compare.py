@@ -378,7 +378,7 @@ def _run_or_resume(comparison: _Comparison, n_jobs: int | None, force: bool) -> 
     from combutab.model_selection import ComparisonError, run_comparison
 
     plan, journal = comparison.plan, comparison.journal
-    kept = (
+    saved_scores = (
         f"the scores of {{}} of {plan.n_networks} {plan.fit_noun}s are kept in {journal}; the same "
         "command continues from them"
     )
@@ -395,11 +395,13 @@ def _run_or_resume(comparison: _Comparison, n_jobs: int | None, force: bool) -> 
     except KeyboardInterrupt:
         none = f"no {plan.fit_noun} was finished, so no scores are kept"
         n_networks = _n_networks(journal)
-        raise KeyboardInterrupt(f"; {kept.format(n_networks) if n_networks else none}") from None
+        raise KeyboardInterrupt(
+            f"; {saved_scores.format(n_networks) if n_networks else none}"
+        ) from None
     except ComparisonError as error:
         raise UserError(str(error)) from error
     except (BrokenBackend, OtherVersions, WorkerDied) as error:
-        raise UserError(f"{error}; {kept.format(_n_networks(journal))}") from error
+        raise UserError(f"{error}; {saved_scores.format(_n_networks(journal))}") from error
 
 
 def _n_networks(journal: Path) -> int:
@@ -448,7 +450,7 @@ def _write(comparison: _Comparison, results: ModelComparison) -> None:
             results.baseline_results.to_csv(folder / "baselines.csv", index=False)
             plot_comparison(results).savefig(folder / "comparison.png", dpi=150)
             if (best := results.best_estimator) is not None:
-                _files.save_model(best, folder / MODEL, comparison.forms, comparison.target)
+                _files.save_with_format(best, folder / MODEL, comparison.forms, comparison.target)
     echo(f"Wrote {', '.join(comparison.files)} to {comparison.folder}", wrap=True)
     if report is not None:
         echo(f"Wrote {report}")

@@ -121,7 +121,7 @@ def _split_shares(name: str, text: str) -> list[tuple[str, float]]:
 
 def _split_requests(
     option: str, texts: Sequence[str] | None, encoder: ModeEncoder, forms: FileFormat
-) -> Iterator[tuple[Any, _Column, str]]:
+) -> Iterator[tuple[Any, _ValueReader, str]]:
     """Split texts ``COLUMN=...`` into the column, with its key, and the condition or shares.
 
     The name of a column may contain ``=``. Raises UserError if a column is named twice.
@@ -149,14 +149,14 @@ def _split_requests(
                 f"{option}, or name the identifier columns with --identifiers"
             )
         values = coder.bounds.tolist() if coder.is_continuous else encoder.categories_[key]
-        yield key, _Column(name, coder.is_continuous, values, forms), value
+        yield key, _ValueReader(name, coder.is_continuous, values, forms), value
 
 
 # ---- Values of a column as text ------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class _Column:
+class _ValueReader:
     """A column whose values are written as text.
 
     The values of a discrete column are all that it has, those of a continuous one its bounds.
@@ -191,7 +191,7 @@ class _Column:
         present = [v for v in self.values if v is not None]
         by_text = {words[v] if isinstance(v, bool) else str(v): v for v in present}
         missing = {"": None} if None in self.values else {}
-        folded = {known.casefold(): v for known, v in by_text.items() if isinstance(v, bool)}
+        folded = {name.casefold(): v for name, v in by_text.items() if isinstance(v, bool)}
 
         def between(low: Any, high: Any) -> list[Any]:
             return [v for v in present if (low is None or low <= v) and (high is None or v <= high)]
@@ -211,8 +211,8 @@ class _Column:
         if self.parse is not None and ".." in text:
             if matches := between(*self._read_range(text)):
                 return matches
-            known = known_instead(text, by_text | missing)
-            raise UserError(f"no value of {self.name!r} lies in {text}; {known}")
+            suggestion = known_instead(text, by_text | missing)
+            raise UserError(f"no value of {self.name!r} lies in {text}; {suggestion}")
         selected = []
         for part in text.split("|"):
             part_matches = find(part) or find(part.strip())

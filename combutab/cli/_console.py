@@ -22,7 +22,7 @@ EXIT_CODES = {
 }
 _OF_COMPARE = "seeds|folds|epochs|hidden|test|recipe|baselines|sep|decimal"
 # Patterns of advice and parameters in messages of the library (not column names, which are quoted),
-# and what the command line has instead
+# and their replacements on the command line
 _IN_OPTIONS = {
     r"\bpass its encoding, such as encoding='shift_jis', 'gbk' or 'cp1251'": (
         "give its encoding, such as --encoding shift_jis, gbk or cp1251"

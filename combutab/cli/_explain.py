@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -120,7 +120,7 @@ def explain(options: ExplainOptions) -> None:
             X_scored,
             y,
             explain=X.loc[rows] if rows else None,
-            target=data.target if target is None else str(target),
+            target=cast(Any, data.target) if target is None else str(target),
             scored=f"The scores and importances are computed on {n_scored} of {options.data.name}.",
             file=options.model.name,
             scoring=metric,

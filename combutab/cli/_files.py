@@ -300,7 +300,7 @@ Targets = str | list[str] | None
 TARGET, _FORMS = "target", "forms"  # keys in the header of a model file
 
 
-def save_model(model: Any, path: Path, forms: FileFormat, target: Targets = None) -> None:
+def save_with_format(model: Any, path: Path, forms: FileFormat, target: Targets = None) -> None:
     """Write a model file that also stores the table's format, and the targets of an estimator."""
     from combutab._model_files import file_content
 

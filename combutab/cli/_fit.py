@@ -141,7 +141,7 @@ class _Table:
 
         target = self.targets[0] if len(self.targets) == 1 else self.targets
         with _options.writing(path):
-            _files.save_model(estimator, path, self.forms, target)
+            _files.save_with_format(estimator, path, self.forms, target)
 
 
 @dataclass(frozen=True)

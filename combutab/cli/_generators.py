@@ -15,7 +15,7 @@ from pandas.api import types
 
 from combutab.cli._conditions import parse_conditions, parse_shares
 from combutab.cli._console import UserError, echo_on_terminal, own_warnings, refusals, spinner
-from combutab.cli._files import load_with_format, save_model, write_table
+from combutab.cli._files import load_with_format, save_with_format, write_table
 from combutab.cli._options import (
     GeneratorOptions,
     RowOptions,
@@ -210,7 +210,7 @@ def save_generator(generator: Any, path: Path | None, forms: FileFormat) -> None
     """Save a generator, unless no ``path`` is given."""
     if path is not None:
         with writing(path):
-            save_model(generator, path, forms)
+            save_with_format(generator, path, forms)
         echo_on_terminal(f"Wrote the generator to {path}")
 
 
@@ -247,9 +247,8 @@ def write_sample(
     """Sample rows and write them to a file; returns them unless they were written in parts."""
     making = spinner(f"Making {counted(n_rows, 'row')}")
     if in_parts and is_streamed(out, options):
-        with making, refusals(), writing(out), parquet_parts(out) as file:
-            writer = RowWriter(generator.rules_, file, partial(as_parquet, forms=forms))
-            generator._stream_rows(writer, n_rows, options.seed)
+        with making, refusals(), writing(out):
+            _stream_rows(generator, forms, n_rows, options.seed, out)
         return None
     check_size(n_rows, generator.n_features_in_)
     conditions = parse_conditions(options.condition, generator.encoder_, forms)
@@ -267,3 +266,10 @@ def write_sample(
             f"{way if len(table) else 'relax the conditions'}"
         )
     return table
+
+
+def _stream_rows(generator: Any, forms: FileFormat, n_rows: int, seed: int, out: Path) -> None:
+    """Sample rows and write them to a Parquet file in parts."""
+    with parquet_parts(out) as file:
+        writer = RowWriter(generator.rules_, file, partial(as_parquet, forms=forms))
+        generator._stream_rows(writer, n_rows, seed)

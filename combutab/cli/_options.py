@@ -149,7 +149,7 @@ class Options:
         return f"{time.perf_counter() - self.started:.1f} s"
 
     def echo_done(self, text: str) -> None:
-        """Print on a terminal what was done, and how long the command has taken."""
+        """Print a result on a terminal, with the time since the command started."""
         echo_on_terminal(f"{text} ({self.seconds})")
 
     def changed(self, *names: str) -> dict[str, Any]:
@@ -493,7 +493,7 @@ def find_columns(option: str, texts: Sequence[str] | None, columns: Iterable[Any
     return list(selected.values())
 
 
-def find_column(option: str, name: str, columns: Iterable[Any]) -> Any:
+def column_named(option: str, name: str, columns: Iterable[Any]) -> Any:
     """Find the column of exactly this name, or raise a UserError."""
     by_text = {str(column): column for column in columns}
     if name not in by_text:
@@ -523,7 +523,7 @@ def find_targets(text: str, columns: Iterable[Any]) -> list[Any]:
     names = list(dict.fromkeys(name.strip() for name in text.split(",")))
     if text in known_names or known_names.isdisjoint(names):
         names = [text]
-    return [find_column("--target", name, columns) for name in names]
+    return [column_named("--target", name, columns) for name in names]
 
 
 # ---- Files that options name ---------------------------------------------------------------------

@@ -96,7 +96,7 @@ def read_bounds(texts: Sequence[str] | None, table: pd.DataFrame) -> dict[Any, t
     bounds: dict[Any, tuple[Any, Any]] = {}
     for text in texts or ():
         name, _, value = text.rpartition("=")
-        column, ends = _options.find_column("--bounds", name, table), value.split("..")
+        column, ends = _options.column_named("--bounds", name, table), value.split("..")
         if len(ends) != 2 or not all(map(str.strip, ends)):
             raise UserError(f"--bounds {text} is not COLUMN=LOW..HIGH, such as age=0..120")
         low, high = _read_values(f"--bounds {text}: {name}", ends, table[column])
@@ -127,7 +127,7 @@ def read_categories(texts: Sequence[str] | None, table: pd.DataFrame) -> dict[An
     for text in texts or ():
         name, equals, value = text.partition("=")
         if equals:
-            column = _options.find_column("--categories", name, table)
+            column = _options.column_named("--categories", name, table)
             values = _read_values(f"--categories {text}: {name}", value.split("|"), table[column])
             categories[column] = values
             continue
@@ -139,7 +139,7 @@ def read_categories(texts: Sequence[str] | None, table: pd.DataFrame) -> dict[An
                 f'{{"city": ["Rome"]}}: {error}'
             ) from error
         for name, values in lists.items():
-            categories[_options.find_column("--categories", name, table)] = values
+            categories[_options.column_named("--categories", name, table)] = values
     return categories
 
 
@@ -180,7 +180,7 @@ def synthesize(
     parameters = {name: value for name, value in parameters.items() if value is not None}
     person = options.person
     if person is not None:
-        person = _options.find_column("--person", person, table)
+        person = _options.column_named("--person", person, table)
     with refusals(ValueError, TypeError, ImportError):
         model = PrivateSynthesizer(**parameters)
         model.fit(table, person=person, discrete_columns=discrete or "auto")

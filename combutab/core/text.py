@@ -125,10 +125,10 @@ def align_columns(columns: Mapping[str, Iterable[object]], number_format: str) -
         [name, *(format(v, number_format) if isinstance(v, float) else one_line(v) for v in values)]
         for name, values in columns.items()
     ]
-    widths = [max(map(len, texts)) for texts in cells]
+    widths = [max(map(len, column)) for column in cells]
     return "\n".join(
-        "  ".join([first.ljust(widths[0]), *map(str.rjust, others, widths[1:])]).rstrip()
-        for first, *others in zip(*cells, strict=True)
+        "  ".join([first.ljust(widths[0]), *map(str.rjust, texts, widths[1:])]).rstrip()
+        for first, *texts in zip(*cells, strict=True)
     )
 
 
