@@ -56,7 +56,8 @@ def check_output(printed, stored):
 
 def commands(path):
     """Each command of a page's shell blocks, as a list of words."""
-    lines = [line for _, text in blocks(path, "sh(?:ell)?") for line in text.splitlines()]
+    texts = [text.replace("\\\n", " ") for _, text in blocks(path, "sh(?:ell)?")]
+    lines = [line for text in texts for line in text.splitlines()]
     return [shlex.split(part, comments=True) for line in lines for part in line.split("&&")]
 
 

@@ -18,7 +18,6 @@ from combutab.cli._console import (
     USAGE_ERROR,
     UserError,
     interruptible,
-    one_line_warnings,
     print_error,
     print_traceback,
     with_options,
@@ -57,9 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             error.show()
             return USAGE_ERROR
         return print_error(error.format_message())
-    except ValueError as error:
-        if not isinstance(error, UserError | TableError):
-            raise
+    except (UserError, TableError) as error:
         return print_error(with_options(str(error)))
     except KeyboardInterrupt:  # before the command line was read
         return INTERRUPTED
@@ -87,61 +84,18 @@ def _combutab(
     """
 
 
-_PREDICT, _SYNTHESIZE = "Predict a column", "Synthetic rows and missing cells"
-_TABLE = "customers.csv --target churn"
-# Groups of commands with the function, a line in the list of commands, and an example of each
-_COMMANDS: dict[str, tuple[tuple[Callable[..., Any], str, str], ...]] = {
-    "Start": ((demo, "Show the main commands on a simulated table.", "demo"),),
-    _PREDICT: (
-        (
-            command_of(compare),
-            "Compare activation functions on a table by cross-validation.",
-            f"compare {_TABLE} --activations relu,combu",
-        ),
-        (
-            command_of(fit),
-            "Fit a model that predicts one column of a table.",
-            f"fit {_TABLE} -o model.safetensors",
-        ),
-        (
-            command_of(predict),
-            "Predict the target of each row of a table.",
-            "predict model.safetensors new.csv -o predictions.csv --proba",
-        ),
-        (
-            command_of(explain),
-            "Explain a fitted model: importances and attributions.",
-            "explain model.safetensors new.csv -o explain.html",
-        ),
-    ),
-    _SYNTHESIZE: (
-        (
-            command_of(synth),
-            "Train a generator and write a synthetic table.",
-            "synth customers.csv -o synthetic.csv --report report.html",
-        ),
-        (
-            command_of(sample),
-            "Sample synthetic rows from a saved generator.",
-            "sample generator.safetensors -o more.csv --rows 5000",
-        ),
-        (
-            command_of(impute),
-            "Fill the missing cells of a table.",
-            "impute customers.csv -o complete.csv",
-        ),
-        (
-            command_of(evaluate),
-            "Measure utility, fidelity and privacy of synthetic rows.",
-            "evaluate customers.csv synthetic.csv --target churn",
-        ),
-    ),
+# A command's docstring begins with its line in the list of commands, and ends with an example
+_COMMANDS: dict[str, tuple[Callable[..., Any], ...]] = {
+    "Start": (demo,),
+    "Predict a column": (compare, fit, predict, explain),
+    "Synthetic rows and missing cells": (synth, sample, impute, evaluate),
 }
-for _group, _commands in _COMMANDS.items():
-    for _command, _line, _example in _commands:
+for _group, _functions in _COMMANDS.items():
+    for _function in _functions:
+        _text, _, _example = (inspect.getdoc(_function) or "").rpartition("\n\nExample: ")
         app.command(
-            help=re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.getdoc(_command) or ""),
-            short_help=_line,
+            help=re.sub(r"(?<!\n)\n(?!\n)", " ", _text),
+            short_help=_text.partition("\n")[0],
             rich_help_panel=_group,
-            epilog=f"Example: combutab {_example}",
-        )(interruptible()(one_line_warnings()(_command)))
+            epilog=f"Example: {_example}",
+        )(interruptible()(_function if _function is demo else command_of(_function)))

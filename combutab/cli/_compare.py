@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import typer
 
 from combutab.cli import _options
 from combutab.cli._console import UserError, echo, refusals
-from combutab.core.text import counted, format_p, in_words
+from combutab.core.text import counted, in_words
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,6 +30,7 @@ JOURNAL = "journal.jsonl"  # the settings of the comparison, and the scores to c
 BASELINES = "guess,linear,boosting"
 ACTIVATIONS = "relu,elu,selu,swish,nlrelu,gelu,combu,pln-4,la-silu,la-hardsilu"
 _CPU_RATE = 5e10  # floating-point operations per second in training, measured on two cores
+_SETTINGS = ("task", "folds", "epochs", "test", "device", "recipe")  # of the plan
 _SEEDS = 2  # per fold and activation
 _LONG_SECONDS = 20.0  # longer trainings are announced with their duration
 
@@ -162,9 +164,15 @@ def compare(options: CompareOptions) -> None:
     says which differences are significant, compares them with baselines such as gradient boosting,
     and ends with advice. It saves the scores, a figure, and a model with the best activation
     function. With --models it compares models such as a pack, boosting and a linear model.
+
+    Example: combutab compare customers.csv --target churn --activations relu,combu
     """
     if options.models is not None:
-        _refuse_network_options(options)
+        for option in options.changed("activations", "epochs", "hidden", "recipe", "baselines"):
+            raise UserError(
+                f"{option} cannot be used with --models, which compares models with their default "
+                "settings; leave one of them out"
+            )
     if options.jobs is not None and options.cluster is not None:
         raise UserError(
             "--jobs cannot be used with --cluster, because it sets the threads of this machine; "
@@ -175,37 +183,24 @@ def compare(options: CompareOptions) -> None:
 
     from joblib import cpu_count
 
-    from combutab.core.device import resolve_device
-
     comparisons = [_plan(options, table) for table in tables]
     for comparison in comparisons:
-        _check_result_files(comparison, options.data)
-    if not options.force:
-        for comparison in comparisons:
+        outputs = {"--report": comparison.report}
+        outputs |= {name: comparison.folder / name for name in comparison.files}
+        _options.check_outputs(outputs, {"DATA": options.data}, make_folders=True)
+        if not options.force:
             _refuse_other_results(comparison)
     with _workers(options.cluster):
         for comparison in comparisons:
             n_jobs = options.jobs
             if n_jobs is None and options.cluster is None:
-                on_cpu = resolve_device(comparison.plan.device).type == "cpu"
-                n_jobs = cpu_count() if on_cpu else 1
+                n_jobs = cpu_count() if comparison.plan.device == "cpu" else 1
             results = _run_or_resume(comparison, n_jobs, options.force)
             _print(results)
             _write(comparison, results)
 
 
 # ---- input -------------------------------------------------------------------------------------
-
-
-def _refuse_network_options(options: CompareOptions) -> None:
-    """Raise UserError for options that belong to a comparison of activations."""
-    defaults = CompareOptions()
-    for name in ("activations", "epochs", "hidden", "recipe", "baselines"):
-        if getattr(options, name) != getattr(defaults, name):
-            raise UserError(
-                f"--{name} cannot be used with --models, which compares models with their default "
-                "settings; leave one of them out"
-            )
 
 
 def _read_data_set(options: CompareOptions) -> _DataSet:
@@ -225,16 +220,8 @@ def _read_data_set(options: CompareOptions) -> _DataSet:
 
 
 def _default_data(options: CompareOptions) -> list[_DataSet]:
-    task = None if options.task == "auto" else options.task
-    split = None if options.split == "random" else options.split
-    for option, value in (
-        ("--target", options.target),
-        ("--metric", options.metric),
-        ("--task", task),
-        ("--split", split),
-    ):
-        if value is not None:
-            raise UserError(f"{option} {value} needs a table: combutab compare DATA")
+    for option, value in options.changed("target", "metric", "task", "split").items():
+        raise UserError(f"{option} {value} needs a table: combutab compare DATA")
 
     import pandas as pd
     from sklearn.datasets import load_breast_cancer, make_friedman2
@@ -256,27 +243,25 @@ def _plan(options: CompareOptions, data: _DataSet) -> _Comparison:
     from combutab.model_selection import ComparisonError, plan_comparison
 
     X, y, folding = _folding(data.X, data.y, options.split, options.folds)
-    baselines = _split_names(options.baselines) if options.baselines != "none" else []
-    if options.models is not None:
-        baselines = ["guess"]
+    by_models = options.models is not None
+    baselines = "guess" if by_models else options.baselines.replace("none", "")
+    hidden: Any = options.hidden
+    widths = options.hidden.split(",")
+    if all(width.strip().isdecimal() for width in widths):
+        hidden = [int(width) for width in widths]
     with refusals(ComparisonError):
         plan = plan_comparison(
             X,
             y,
-            task=options.task,
             activations=_split_names(options.activations),
-            models=None if options.models is None else _split_names(options.models),
-            seeds=options.seeds or (_SEEDS if options.models is None else 1),
-            folds=options.folds,
-            epochs=options.epochs,
-            hidden=_widths(options.hidden),
+            models=_split_names(options.models) if options.models is not None else None,
+            seeds=options.seeds or (1 if by_models else _SEEDS),
+            hidden=hidden,
             scoring=options.metric,
-            test=options.test,
-            device=options.device,
             random_state=options.seed,
-            baselines=baselines,
-            recipe=options.recipe,
+            baselines=_split_names(baselines),
             name=data.name,
+            **{name: getattr(options, name) for name in _SETTINGS},
             **folding,
         )
     folder, report = options.out, options.report
@@ -330,10 +315,10 @@ def _workers(cluster: str | None) -> Iterator[None]:
 
     try:
         from distributed import Client
+
+        client = Client(cluster, set_as_default=False)
     except ImportError:
         raise UserError("--cluster needs Dask: pip install dask distributed") from None
-    try:
-        client = Client(cluster, set_as_default=False)
     except (OSError, ValueError) as error:
         raise UserError(f"--cluster {cluster}: no Dask scheduler answers ({error})") from error
     with client, parallel_config(backend="dask", client=client):
@@ -343,30 +328,10 @@ def _workers(cluster: str | None) -> Iterator[None]:
 
 
 def _split_names(names: str) -> list[str]:
-    return [name.strip() for name in names.split(",")]
-
-
-def _widths(hidden: str) -> Any:
-    widths = hidden.split(",")
-    return (
-        [int(part) for part in widths]
-        if all(width.strip().isdecimal() for width in widths)
-        else hidden
-    )
+    return [name.strip() for name in names.split(",") if names]
 
 
 # ---- training ----------------------------------------------------------------------------------
-
-
-def _check_result_files(comparison: _Comparison, data: Path | None) -> None:
-    """Check that the results can be written, before they are computed."""
-    files = {name: comparison.folder / name for name in comparison.files}
-    for path in files.values():
-        if path.is_dir():
-            raise UserError(f"cannot write {path}: it is a directory")
-    _options.check_folder(comparison.folder)
-    inputs = {} if data is None else {"DATA": data, **files}
-    _options.check_outputs({"--report": comparison.report}, inputs or files, make_folders=True)
 
 
 def _refuse_other_results(comparison: _Comparison) -> None:
@@ -374,11 +339,8 @@ def _refuse_other_results(comparison: _Comparison) -> None:
     from combutab.model_selection import checkpoint_differences
 
     folder, journal = comparison.folder, comparison.journal
-    try:
-        with refusals():
-            difference = checkpoint_differences(journal, comparison.plan)
-    except OSError as error:
-        raise UserError(f"cannot read {journal}: {error.strerror or error}") from error
+    with refusals(OSError, ValueError, prefix=f"cannot read {journal}: "):
+        difference = checkpoint_differences(journal, comparison.plan)
     old_files = [name for name in comparison.files if (folder / name).exists()]
     if difference is None and old_files:
         difference = f"{old_files[0]} without {JOURNAL}"
@@ -416,36 +378,30 @@ def _run_or_resume(comparison: _Comparison, n_jobs: int | None, force: bool) -> 
     from combutab.model_selection import ComparisonError, run_comparison
 
     plan, journal = comparison.plan, comparison.journal
+    saved_scores = (
+        f"the scores of {{}} of {plan.n_networks} {plan.fit_noun}s are kept in {journal}; the same "
+        "command continues from them"
+    )
     try:
         _announce(plan)
         if force:
             journal.unlink(missing_ok=True)
         if n_networks := _n_networks(journal):
-            echo(
-                f"Continuing from {journal}, with {counted(n_networks, plan.fit_noun)} trained",
-                error=True,
-            )
+            trained = f"{counted(n_networks, plan.fit_noun)} trained"
+            echo(f"Continuing from {journal}, with {trained}", error=True)
         return run_comparison(
             plan, progress=True, refit=bool(plan.activations), n_jobs=n_jobs, checkpoint=journal
         )
     except KeyboardInterrupt:
-        if _n_networks(journal):
-            raise KeyboardInterrupt(f"; {_kept_scores(comparison)}") from None
+        none = f"no {plan.fit_noun} was finished, so no scores are kept"
+        n_networks = _n_networks(journal)
         raise KeyboardInterrupt(
-            f"; no {plan.fit_noun} was finished, so no scores are kept"
+            f"; {saved_scores.format(n_networks) if n_networks else none}"
         ) from None
     except ComparisonError as error:
         raise UserError(str(error)) from error
     except (BrokenBackend, OtherVersions, WorkerDied) as error:
-        raise UserError(f"{error}; {_kept_scores(comparison)}") from error
-
-
-def _kept_scores(comparison: _Comparison) -> str:
-    journal, plan = comparison.journal, comparison.plan
-    return (
-        f"the scores of {_n_networks(journal)} of {plan.n_networks} {plan.fit_noun}s are kept in "
-        f"{journal}; the same command continues from them"
-    )
+        raise UserError(f"{error}; {saved_scores.format(_n_networks(journal))}") from error
 
 
 def _n_networks(journal: Path) -> int:
@@ -464,64 +420,47 @@ def _print(results: ModelComparison) -> None:
     from rich.console import Console
 
     console = Console(markup=False, highlight=False, emoji=False)
-    echo("")
-    echo(f"{results.data}: {results.measure.description}", wrap=True)
-    echo(results.design, wrap=True)
-    echo("")
+    for line in ("", f"{results.data}: {results.measure.description}", results.design, ""):
+        echo(line, wrap=True)
     console.print(comparison_table(results, console.width))
-    echo("")
-    for sentence in results.sentences.splitlines():
-        echo(sentence, wrap=True)
+    for line in ("", *results.sentences.splitlines()):
+        echo(line, wrap=True)
 
 
 def _write(comparison: _Comparison, results: ModelComparison) -> None:
-    """Write all files together, after the results were printed."""
-    from combutab.core.files import whole_file
-
-    folder, report = comparison.folder, comparison.report
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if report is None:
-            _write_files(comparison, results)
-        else:
-            from combutab.reports import write_report
-
-            report.parent.mkdir(parents=True, exist_ok=True)
-            with whole_file(report) as temporary_path:  # replaces the report after the other files
-                write_report(results, temporary_path)
-                _write_files(comparison, results)
-    except OSError as error:
-        raise _options.cannot_write(Path(error.filename or folder), error) from error
-    echo(f"Wrote {', '.join(comparison.files)} to {folder}", wrap=True)
-    if report is not None:
-        echo(f"Wrote {report}")
-
-
-def _write_files(comparison: _Comparison, results: ModelComparison) -> None:
+    """Write the files after the results were printed: the report, and all others together."""
     from combutab.cli import _files
     from combutab.core.files import whole_files
     from combutab.plotting import plot_comparison
+    from combutab.reports import write_report
 
+    report = comparison.report
+    if report is not None:
+        with _options.writing(report):
+            report.parent.mkdir(parents=True, exist_ok=True)
+            write_report(results, report)
     summary = results.summary.copy()
     summary.insert(0, "data", results.data)
     summary.insert(2, "metric", results.metric)
-    scores_file, summary_file, baselines_file, figure_file, *_ = FILES
-    with whole_files(comparison.folder, comparison.files) as folder:
-        results.results.to_csv(folder / scores_file, index=False)
-        summary.to_csv(folder / summary_file, index=False)
-        results.baseline_results.to_csv(folder / baselines_file, index=False)
-        plot_comparison(results).savefig(folder / figure_file, dpi=150)
-        if results.best_estimator is not None:
-            _files.save_with_format(
-                results.best_estimator, folder / MODEL, comparison.forms, comparison.target
-            )
+    with _options.writing(comparison.folder):
+        comparison.folder.mkdir(parents=True, exist_ok=True)
+        with whole_files(comparison.folder, comparison.files) as folder:
+            results.results.to_csv(folder / "results.csv", index=False)
+            summary.to_csv(folder / "summary.csv", index=False)
+            results.baseline_results.to_csv(folder / "baselines.csv", index=False)
+            plot_comparison(results).savefig(folder / "comparison.png", dpi=150)
+            if (best := results.best_estimator) is not None:
+                _files.save_with_format(best, folder / MODEL, comparison.forms, comparison.target)
+    echo(f"Wrote {', '.join(comparison.files)} to {comparison.folder}", wrap=True)
+    if report is not None:
+        echo(f"Wrote {report}")
 
 
 # ---- printing the scores as a table ------------------------------------------------------------
 
 # Columns that are left out on narrow terminals, in this order
 _DISPENSABLE = (
-    *("mean\nrank", "p-value\n(Holm)", "differs\nfrom best", "beats\nguess"),
+    *("mean rank", "p-value (Holm)", "differs from best", "beats guess"),
     "95 % interval",
 )
 
@@ -538,49 +477,18 @@ def comparison_table(results: ModelComparison, width: int) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    columns = _table_columns(results)
+    cells: Any = results.formatted()
     console = Console(width=1000)
     for column in ("", *_DISPENSABLE):
-        columns.pop(column, None)
+        cells = cells.drop(columns=column, errors="ignore")
         table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-        name, *scores = columns
+        name, *scores = cells
         table.add_column(name, overflow="fold")
         for header in scores:
-            table.add_column(header, justify="right", no_wrap=True)
-        for row, cells in enumerate(zip(*columns.values(), strict=True), 1):
-            table.add_row(*map(Text, cells), end_section=row == len(results.summary))
+            lines = re.sub("(?<=[a-z]) ", "\n", header, count=1)
+            table.add_column(lines, justify="right", no_wrap=True)
+        for i, row in enumerate(cells.to_numpy().tolist(), 1):
+            table.add_row(*map(Text, row), end_section=i == len(results.summary))
         if Measurement.get(console, console.options, table).maximum <= width:
             break
     return table
-
-
-def _table_columns(results: ModelComparison) -> dict[str, list[str]]:
-    """Format the cells of each column: first the activation functions, then the baselines."""
-    import numpy as np
-
-    from combutab.evaluation import interval_words
-
-    rows = [*results.summary.to_dict("records"), *results.baselines.to_dict("records")]
-    other_rows = rows[1:]
-    largest = float(results.summary["mean"].abs().max())  # is shown with four digits
-    digits = int(np.clip(3 - np.floor(np.log10(largest)), 0, 8)) if largest > 0 else 4
-    columns = {
-        results.group: [row.get(results.group) or row["baseline"] for row in rows],
-        "mean": [f"{row['mean']:,.{digits}f}" for row in rows],
-        "95 % interval": [
-            interval_words(row["low"], row["high"], digits) or "same in all folds" for row in rows
-        ],
-        "mean\nrank": [f"{row['mean_rank']:.2f}" if "mean_rank" in row else "" for row in rows],
-        "p-value\n(Holm)": [
-            "",
-            *(format_p(row["p"]) for row in other_rows),
-        ],
-        "differs\nfrom best": [
-            "(best)" if results.winner else "–",
-            *("yes" if row["distinguishable"] else "no" for row in other_rows),
-        ],
-    }
-    if "beats_guess" in results.summary:
-        words = {True: "yes", False: "no", None: ""}
-        columns["beats\nguess"] = [words[row.get("beats_guess")] for row in rows]
-    return columns

@@ -6,23 +6,34 @@ import datetime
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from combutab.cli._console import UserError, refusals, warn
-from combutab.cli._options import CONDITION_FORMS, RowOptions, split_condition
+from combutab.cli._options import RowOptions
 from combutab.core.dates import write_dates
-from combutab.core.text import known_instead
+from combutab.core.text import known_instead, no_column
 from combutab.datasets.formats import FileFormat
 from combutab.generators import check_conditions
-from combutab.generators.conditions import on_clocks, read_conditions
+from combutab.generators.conditions import (
+    PointConditions,
+    all_met,
+    on_clocks,
+    read_conditions,
+)
 from combutab.generators.shares import read_shares
 from combutab.preprocessing import ModeEncoder
 from combutab.preprocessing.amounts import Form as AmountForm
 
+_FORMS = {
+    "--condition": "COLUMN=VALUE, COLUMN=ONE|OTHER or COLUMN=LOW..HIGH",
+    "--shares": "COLUMN=VALUE:SHARE|VALUE:SHARE, such as city=Rome:0.3|Oslo:0.7 or "
+    "age=..29:40%|30..:60%",
+}
 # a value may contain "|" and ":"
 _SHARE = re.compile(r"(.*?):\s*(\d*\.?\d+)\s*(%?)\s*(?:\||$)")
 _ISO = "%Y-%m-%d"
@@ -45,13 +56,9 @@ def parse_conditions(
     {'age': (35, None), 'city': ['b']}
     """
     conditions: dict[Any, list[Any] | tuple[Any, Any]] = {}
-    for key, value in _split_requests("--condition", texts, encoder):
-        name, column = str(key), encoder.columns_[encoder.schema_.position(key)]
-        if column.is_continuous:
-            conditions[key] = _continuous_values(name, value, column.bounds, forms)
-            continue
-        values = _discrete_values(name, value, encoder.categories_[key], forms)
-        if len(encoder.categories_[key]) > 1:
+    for key, column, text in _split_requests("--condition", texts, encoder, forms):
+        values = column.read(text)
+        if len(column.values) > 1:
             conditions[key] = values
     with refusals():
         check_conditions(encoder, conditions)
@@ -77,28 +84,22 @@ def parse_shares(
     {'age': {(None, 35): 0.2, (40, None): 0.8}, 'city': {('b',): 0.3}}
     """
     shares: dict[Any, dict[Any, float]] = {}
-    for key, text in _split_requests("--shares", texts, encoder):
-        name, column = str(key), encoder.columns_[encoder.schema_.position(key)]
+    for key, column, text in _split_requests("--shares", texts, encoder, forms):
         shares[key] = column_shares = {}
-        for value, share in _split_shares(name, text):
-            value_key: tuple[Any, ...] | None
-            if column.is_continuous:
-                parsed_value = _continuous_values(name, value, column.bounds, forms)
-                if isinstance(parsed_value, list) and len(parsed_value) > 1:
-                    raise UserError(
-                        f"--shares: {value!r} of {name!r} stands for several numbers; give a range"
-                    )
-                if isinstance(parsed_value, tuple):
-                    value_key = parsed_value
-                else:
-                    value_key = (
-                        None if parsed_value[0] is None else (parsed_value[0], parsed_value[0])
-                    )
-            else:
-                value_key = tuple(_discrete_values(name, value, encoder.categories_[key], forms))
-            if value_key in column_shares:
-                raise UserError(f"--shares names {value!r} of {name!r} twice; give it once")
-            column_shares[value_key] = share
+        for value, share in _split_shares(column.name, text):
+            values: Any = column.read(value)
+            if not column.is_continuous:
+                values = tuple(values)
+            elif isinstance(values, list) and len(values) > 1:
+                raise UserError(
+                    f"--shares: {value!r} of {column.name!r} stands for several numbers; give a "
+                    "range"
+                )
+            elif isinstance(values, list):
+                values = None if values[0] is None else (values[0], values[0])
+            if values in column_shares:
+                raise UserError(f"--shares names {value!r} of {column.name!r} twice; give it once")
+            column_shares[values] = share
     with refusals():
         read_shares(encoder, shares, conditions=read_conditions(encoder, conditions))
     return shares
@@ -111,9 +112,7 @@ def _split_shares(name: str, text: str) -> list[tuple[str, float]]:
     while start < len(text) or not shares:
         match = _SHARE.match(text, start)
         if match is None:
-            raise UserError(
-                f"--shares '{name}={text}' is not in the form {CONDITION_FORMS['--shares']}"
-            )
+            raise UserError(f"--shares '{name}={text}' is not in the form {_FORMS['--shares']}")
         value, number, percent = match.groups()
         shares.append((value, float(number) / 100 if percent else float(number)))
         start = match.end()
@@ -121,161 +120,164 @@ def _split_shares(name: str, text: str) -> list[tuple[str, float]]:
 
 
 def _split_requests(
-    option: str, texts: Sequence[str] | None, encoder: ModeEncoder
-) -> Iterator[tuple[Any, str]]:
-    """Split texts ``COLUMN=...`` into the key of the column and its condition or shares.
+    option: str, texts: Sequence[str] | None, encoder: ModeEncoder, forms: FileFormat
+) -> Iterator[tuple[Any, _ValueReader, str]]:
+    """Split texts ``COLUMN=...`` into the column, with its key, and the condition or shares.
 
-    Raises UserError if a column is named twice.
+    The name of a column may contain ``=``. Raises UserError if a column is named twice.
     """
     names, named_columns = [str(key) for key in encoder.schema_.keys], set()
     for text in texts or ():
-        name, value = split_condition(option, text, names)
+        parts = text.split("=")
+        if len(parts) == 1:
+            raise UserError(f"{option} {text!r} is not in the form {_FORMS[option]}")
+        starts = [("=".join(parts[:i]), "=".join(parts[i:])) for i in range(len(parts) - 1, 0, -1)]
+        matches = [
+            (n, value) for start, value in starts for n in (start, start.strip()) if n in names
+        ]
+        if not matches:
+            raise UserError(f"{option} {text!r}: {no_column(parts[0].strip(), names)}")
+        name, value = matches[0]
         if name in named_columns:
-            raise UserError(f"{option} names {name!r} twice; join them: {CONDITION_FORMS[option]}")
+            raise UserError(f"{option} names {name!r} twice; join them: {_FORMS[option]}")
         named_columns.add(name)
         j = names.index(name)
-        if encoder.columns_[j].is_identifier:
+        key, coder = encoder.schema_.keys[j], encoder.columns_[j]
+        if coder.is_identifier:
             raise UserError(
                 f"{name!r} is an identifier column, whose values are newly made; leave it out of "
                 f"{option}, or name the identifier columns with --identifiers"
             )
-        yield encoder.schema_.keys[j], value
+        values = coder.bounds.tolist() if coder.is_continuous else encoder.categories_[key]
+        yield key, _ValueReader(name, coder.is_continuous, values, forms), value
 
 
-# ---- discrete columns --------------------------------------------------------------------------
+# ---- Values of a column as text ------------------------------------------------------------------
 
 
-def _discrete_values(name: str, text: str, values: list[Any], forms: FileFormat) -> list[Any]:
-    """Find the values of a discrete column that a text names."""
-    present_values = [v for v in values if v is not None]
-    words = dict(zip((False, True), forms.truth.get(name, ("False", "True")), strict=True))
-    by_text = {words[v] if isinstance(v, bool) else str(v): v for v in present_values}
-    all_by_text = by_text | ({"": None} if None in values else {})
-    parse = _parser(present_values, name, forms)
+@dataclass(frozen=True)
+class _ValueReader:
+    """A column whose values are written as text.
 
-    def find(part: str) -> list[Any]:
-        """Find the values for a text, which may be written differently, such as ``3`` for 3.0."""
-        if part in all_by_text:
-            return [all_by_text[part]]
-        if present_values and all(isinstance(v, bool) for v in present_values):
-            return [
-                v for known_text, v in by_text.items() if known_text.casefold() == part.casefold()
-            ]
-        try:
-            return _between(present_values, *parse(part)) if parse else []
-        except ValueError:
+    The values of a discrete column are all that it has, those of a continuous one its bounds.
+    """
+
+    name: str
+    is_continuous: bool
+    values: list[Any]
+    forms: FileFormat
+
+    @cached_property
+    def parse(self) -> Parse | None:
+        """The function that parses a text as a value, or None for text columns."""
+        values, name, forms = [v for v in self.values if v is not None], self.name, self.forms
+        if values and all(isinstance(v, pd.Timestamp) for v in values):
+            return partial(_parse_date, form=forms.dates.get(name), zone=values[0].tz)
+        if values and all(isinstance(v, pd.Timedelta) for v in values):
+            return _parse_duration
+        if all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):
+            plain = AmountForm(forms.decimal, "", None, "{}", "-{}")
+            return partial(_parse_number, form=forms.amounts.get(name, plain))
+        return _parse_number if self.is_continuous else None
+
+    def read(self, text: str) -> list[Any] | tuple[Any, Any]:
+        """Read a text as values or as a range."""
+        return self._read_continuous(text) if self.is_continuous else self._read_discrete(text)
+
+    def _read_discrete(self, text: str) -> list[Any]:
+        words = dict(
+            zip((False, True), self.forms.truth.get(self.name, ("False", "True")), strict=True)
+        )
+        present = [v for v in self.values if v is not None]
+        by_text = {words[v] if isinstance(v, bool) else str(v): v for v in present}
+        missing = {"": None} if None in self.values else {}
+        folded = {name.casefold(): v for name, v in by_text.items() if isinstance(v, bool)}
+
+        def between(low: Any, high: Any) -> list[Any]:
+            return [v for v in present if (low is None or low <= v) and (high is None or v <= high)]
+
+        def find(part: str) -> list[Any]:
+            """Find the values of a text, which may be written differently: ``3`` for 3.0."""
+            if part in by_text | missing:
+                return [(by_text | missing)[part]]
+            if part.casefold() in folded:
+                return [folded[part.casefold()]]
+            with suppress(ValueError):
+                return between(*self.parse(part)) if self.parse else []
             return []
 
-    if exact_matches := find(text):
-        return exact_matches
-    if parse is not None and ".." in text:
-        if matches := _between(present_values, *_parse_range(name, text, parse)):
-            return matches
-        raise UserError(f"no value of {name!r} lies in {text}; {known_instead(text, all_by_text)}")
-    selected = []
-    for part in text.split("|"):
-        part_matches = find(part) or find(part.strip())
-        if not part_matches:
-            problem = f"no value {part!r}" if part else "no missing values"
-            raise UserError(f"{name!r} has {problem}; {known_instead(part, by_text)}")
-        selected += part_matches
-    return list(dict.fromkeys(selected))
+        if exact_matches := find(text):
+            return exact_matches
+        if self.parse is not None and ".." in text:
+            if matches := between(*self._read_range(text)):
+                return matches
+            suggestion = known_instead(text, by_text | missing)
+            raise UserError(f"no value of {self.name!r} lies in {text}; {suggestion}")
+        selected = []
+        for part in text.split("|"):
+            part_matches = find(part) or find(part.strip())
+            if not part_matches:
+                problem = f"no value {part!r}" if part else "no missing values"
+                raise UserError(f"{self.name!r} has {problem}; {known_instead(part, by_text)}")
+            selected += part_matches
+        return list(dict.fromkeys(selected))
 
-
-def _between(values: list[Any], low: Any, high: Any) -> list[Any]:
-    return [v for v in values if (low is None or low <= v) and (high is None or v <= high)]
-
-
-def _parser(values: Sequence[Any], name: str, forms: FileFormat) -> Parse | None:
-    """Return a function that parses a text as a value of a column, or None for text columns."""
-    if values and all(isinstance(v, pd.Timestamp) for v in values):
-        return partial(_parse_date, form=forms.dates.get(name), zone=values[0].tz)
-    if values and all(isinstance(v, pd.Timedelta) for v in values):
-        return _parse_duration
-    if all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):
-        plain = AmountForm(forms.decimal, "", None, "{}", "-{}")
-        return partial(_parse_number, form=forms.amounts.get(name, plain))
-    return None
-
-
-# ---- continuous columns ------------------------------------------------------------------------
-
-
-def _continuous_values(
-    name: str, text: str, bounds: pd.Series, forms: FileFormat
-) -> list[Any] | tuple[Any, Any]:
-    """Parse a text as a range or a list of values of a continuous column."""
-    parse = _parser(bounds.tolist(), name, forms) or _parse_number
-    parts = [part.strip() for part in text.split("|")]
-    if ".." in text:
-        if len(parts) > 1:
-            raise UserError(
-                f"in the condition on {name!r}: {text} is not a range; give one LOW..HIGH"
-            )
-        low, high = _parse_range(name, text, parse)
-        _check_bounds(name, text, low, high, bounds, forms)
-        return low, high
-    values = []
-    for part in parts:
-        low, high = _parse_value(name, part, parse) if part else (None, None)
-        _check_bounds(name, part, low, high, bounds, forms)
-        if low != high:  # all times of a day
-            if len(parts) > 1:
+    def _read_continuous(self, text: str) -> list[Any] | tuple[Any, Any]:
+        problem = f"in the condition on {self.name!r}: {text}"
+        parts = [part.strip() for part in text.split("|")]
+        if ".." in text and len(parts) > 1:
+            raise UserError(f"{problem} is not a range; give one LOW..HIGH")
+        values = []
+        for part in parts:
+            read = self._read_range if ".." in part else self._read_value
+            low, high = read(part) if part else (None, None)
+            lowest, highest = self.values
+            if (low is not None and low > highest) or (high is not None and high < lowest):
+                form = self.forms.dates.get(self.name)
+                if form is not None:
+                    lowest, highest = write_dates(pd.Series(self.values), form)
                 raise UserError(
-                    f"in the condition on {name!r}: {text} contains whole days; give a range of "
-                    "days, or name the column in --discrete when the generator is trained"
+                    f"no value of {self.name!r} lies in {part}; the values lie in "
+                    f"{lowest}..{highest}"
                 )
-            return low, high
-        values.append(low)
-    return list(dict.fromkeys(values))
+            if ".." in part or low != high:  # all times of a day
+                if len(parts) > 1:
+                    raise UserError(
+                        f"{problem} contains whole days; give a range of days, or name the column "
+                        "in --discrete when the generator is trained"
+                    )
+                return low, high
+            values.append(low)
+        return list(dict.fromkeys(values))
 
+    def _read_range(self, text: str) -> tuple[Any, Any]:
+        low_text, high_text = (end.strip() for end in text.split("..", 1))
+        if not low_text and not high_text:
+            form = _FORMS["--condition"]
+            raise UserError(f"the range {text} of {self.name!r} has no ends; the form is {form}")
+        low = self._read_value(low_text)[0] if low_text else None
+        high = self._read_value(high_text)[1] if high_text else None
+        if low is not None and high is not None and low > high:
+            raise UserError(
+                f"the range {text} of {self.name!r} is empty; give the lower end first, as in "
+                "LOW..HIGH"
+            )
+        return low, high
 
-def _check_bounds(
-    name: str, text: str, low: Any, high: Any, bounds: pd.Series, forms: FileFormat
-) -> None:
-    if (low is not None and low > bounds.iloc[1]) or (high is not None and high < bounds.iloc[0]):
-        form = forms.dates.get(name)
-        lowest, highest = bounds if form is None else write_dates(bounds, form)
-        raise UserError(
-            f"no value of {name!r} lies in {text}; the values lie in {lowest}..{highest}"
-        )
-
-
-def _parse_range(name: str, text: str, parse: Parse) -> tuple[Any, Any]:
-    low_text, high_text = (end.strip() for end in text.split("..", 1))
-    if not low_text and not high_text:
-        form = CONDITION_FORMS["--condition"]
-        raise UserError(f"the range {text} of {name!r} has no ends; the form is {form}")
-    low = _parse_value(name, low_text, parse)[0] if low_text else None
-    high = _parse_value(name, high_text, parse)[1] if high_text else None
-    if low is not None and high is not None and low > high:
-        raise UserError(
-            f"the range {text} of {name!r} is empty; give the lower end first, as in LOW..HIGH"
-        )
-    return low, high
-
-
-def _parse_value(name: str, text: str, parse: Parse) -> tuple[Any, Any]:
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise UserError(f"in the condition on {name!r}: {error}") from error
+    def _read_value(self, text: str) -> tuple[Any, Any]:
+        with refusals(prefix=f"in the condition on {self.name!r}: "):
+            return (self.parse or _parse_number)(text)
 
 
 def _parse_number(text: str, form: AmountForm | None = None) -> tuple[Any, Any]:
     """Parse a number in the format of the column's file, or as Python writes it."""
     if form is not None and (numbers := form.read([text])) is not None:
         return numbers[text], numbers[text]
-    try:
-        number: int | float = int(text)
-    except ValueError:
-        try:
-            number = float(text)
-        except ValueError:
-            number = math.nan
-        if not math.isfinite(number):
-            raise ValueError(f"{text!r} is not a number") from None
-    return number, number
+    for kind in (int, float):
+        with suppress(ValueError, OverflowError):
+            if math.isfinite(number := kind(text)):
+                return number, number
+    raise ValueError(f"{text!r} is not a number")
 
 
 def _parse_date(text: str, form: str | None, zone: Any) -> tuple[pd.Timestamp, pd.Timestamp]:
@@ -321,21 +323,13 @@ def check_requests(
     """Check --condition and --shares, and warn of conditions that no row of the table meets."""
     conditions = parse_conditions(options.condition, encoder, forms)
     parse_shares(options.shares, encoder, forms, conditions)
-    meets_all = np.ones(len(table), dtype=bool)
-    for name, values in conditions.items():
-        column = table[name]
-        if isinstance(values, tuple):
-            low, high = values
-            is_met = column.notna()
-            is_met &= True if low is None else column.ge(low).fillna(False)
-            is_met &= True if high is None else column.le(high).fillna(False)
-        elif name in encoder.categories_ or values == [None]:
-            is_met = column.isin([value for value in values if value is not None])
-            is_met |= column.isna() if None in values else False
-        else:
-            continue  # sampled numbers need only be close to those of the condition
-        meets_all &= is_met.to_numpy(dtype=bool)
-    if not meets_all.any():
+    # sampled numbers need only be close to those of a condition
+    needed = [
+        condition
+        for condition in read_conditions(encoder, conditions)
+        if not isinstance(condition, PointConditions)
+    ]
+    if needed and not all_met(needed, encoder.encode(table).codes, table).any():
         warn(
             "no row of the table meets all conditions, so the generator may not find enough rows "
             "that meet them"

@@ -20,23 +20,10 @@ EXIT_CODES = {
     USAGE_ERROR: "wrong options, or a file that cannot be used or written",
     INTERRUPTED: "interrupted by Ctrl-C",
 }
-# Patterns of parameters in messages of the library (not column names, which are quoted)
 _OF_COMPARE = "seeds|folds|epochs|hidden|test|recipe|baselines|sep|decimal"
-_PARAMETERS = {
-    r"(?<!['\w-])(min_frequency|batch_size|n_draws|max_time)\b(?!')": lambda name: (
-        f"--{name[1].replace('_', '-')}"
-    ),
-    r"'identifiers'": lambda name: "--identifiers",
-    r"(?<!['\w-])discrete_columns\b(?!')": lambda name: "--discrete",
-    r"(?<!['\w-])device(?= must be|=)": lambda name: "--device",
-    rf"(?:^|(?<=each width of ))({_OF_COMPARE})(?= must)": lambda name: f"--{name[1]}",
-    r"^scoring(?=: )": lambda name: "--metric",
-    r"(?<!['\w-])(epsilon|delta)=(?=\d)": lambda name: f"--{name[1]} ",
-    r"(?<!['\w-])max_rows_per_person\b(?!')": lambda name: "--rows-per-person",
-    r"\buse task (?=regression)": lambda name: "use --task ",
-}
-# Patterns of advice for Python users, and the corresponding advice for the command line
-_ADVICE = {
+# Patterns of advice and parameters in messages of the library (not column names, which are quoted),
+# and their replacements on the command line
+_IN_OPTIONS = {
     r"\bpass its encoding, such as encoding='shift_jis', 'gbk' or 'cp1251'": (
         "give its encoding, such as --encoding shift_jis, gbk or cp1251"
     ),
@@ -58,6 +45,15 @@ _ADVICE = {
     r"\bfit (kept|has seen)\b": "the model's table had",
     r"convert them to numbers and use a regressor": "--task regression",
     r"\bconvert to (numbers|dates)\b": r"write them as \1 in the file",
+    r"(?<!['\w-])(min|batch|n|max)_(frequency|size|draws|time)\b(?!')": r"--\1-\2",
+    r"'identifiers'|\bidentifiers(?= lists|; remove)": "--identifiers",
+    r"(?<!['\w-])discrete_columns\b(?!')": "--discrete",
+    r"(?<!['\w-])device(?= must be|=)": "--device",
+    rf"(?:^|(?<=each width of ))({_OF_COMPARE})(?= must)": r"--\1",
+    r"(?:^|(?<=: ))scoring(?=: )": "--metric",
+    r"(?<!['\w-])(epsilon|delta)=(?=\d)": r"--\1 ",
+    r"(?<!['\w-])max_rows_per_person\b(?!')": "--rows-per-person",
+    r"\buse task (?=regression)": "use --task ",
 }
 
 
@@ -160,11 +156,11 @@ def print_traceback(kind: Any, error: BaseException, trace: Any) -> None:
 def refusals(
     kind: type[Exception] = ValueError, *kinds: type[Exception], prefix: str = ""
 ) -> Iterator[None]:
-    """Convert the library's errors of these kinds to UserError."""
+    """Convert the library's errors of these kinds to UserError; `main` writes them with options."""
     try:
         yield
     except (kind, *kinds) as error:
-        raise UserError(prefix + with_options(str(error))) from error
+        raise UserError(f"{prefix}{error}") from error
 
 
 def with_options(message: str) -> str:
@@ -173,13 +169,13 @@ def with_options(message: str) -> str:
     >>> with_options("n_samples=5 is less than min_frequency=9, in column 'min_frequency'")
     "n_samples=5 is less than --min-frequency=9, in column 'min_frequency'"
     """
-    for parameter, option in (_ADVICE | _PARAMETERS).items():
+    for parameter, option in _IN_OPTIONS.items():
         message = re.sub(parameter, option, message, flags=re.DOTALL)
     return message
 
 
 @contextmanager
-def one_line_warnings() -> Iterator[None]:
+def _one_line_warnings() -> Iterator[None]:
     """Print each warning that is raised in here as one line, and each message once."""
     printed_messages: set[str] = set()
 
@@ -223,9 +219,9 @@ def noted_warnings() -> Iterator[list[str]]:
 
 @contextmanager
 def own_warnings() -> Iterator[None]:
-    """Print the library's warnings to its caller, regardless of warning filters."""
+    """Print warnings regardless of warning filters."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("always", category=UserWarning, module=r"combutab\.cli\b")
+        warnings.filterwarnings("always", category=UserWarning)
         yield
 
 
@@ -234,12 +230,13 @@ def own_warnings() -> Iterator[None]:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """End the command with exit code 130 if Ctrl-C is pressed in here.
+    """Print warnings as lines, and end the command with exit code 130 if Ctrl-C is pressed in here.
 
     The message of the KeyboardInterrupt, such as a list of saved files, ends the printed line.
     """
     try:
-        yield
+        with _one_line_warnings():
+            yield
     except KeyboardInterrupt as interrupt:
         echo(f"combutab: interrupted{interrupt}", error=True)
         raise typer.Exit(INTERRUPTED) from None

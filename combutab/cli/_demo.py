@@ -32,6 +32,8 @@ def demo(
     Predicts the rent, compares three activation functions, a linear model and boosting, and writes
     synthetic rows. Each command is printed before it runs, so that you can repeat it with your own
     table. Takes about a minute and needs no network connection.
+
+    Example: combutab demo
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} exists and is not an empty folder; name another one with --out")
@@ -42,14 +44,11 @@ def demo(
     root = ctx.find_root().command
     with contextlib.chdir(out):
         make_flats(N_FLATS).to_csv(TABLE, index=False)
-        typer.echo(
-            f"Wrote {out / TABLE}: {N_FLATS:,} simulated flats and their rents\n\n$ cd {out}"
-        )
+        print(f"Wrote {out / TABLE}: {N_FLATS:,} simulated flats and their rents\n\n$ cd {out}")
         for command in COMMANDS:
-            typer.echo(f"\n$ combutab {command}")
-            code = root.main(shlex.split(command), prog_name="combutab", standalone_mode=False)
-            if code:
+            print(f"\n$ combutab {command}")
+            if code := root.main(shlex.split(command), "combutab", standalone_mode=False):
                 return int(code)
     pages = ", ".join(f"{out / name}.html" for name in ("model", "comparison", "synthetic"))
-    typer.echo(f"\nOpen {pages}, or repeat these commands with your own table.")
+    print(f"\nOpen {pages}, or repeat these commands with your own table.")
     return 0

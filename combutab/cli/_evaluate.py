@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,14 +12,12 @@ from combutab.cli import _options
 from combutab.cli._console import (
     UserError,
     echo,
-    echo_on_terminal,
     no_early_ends,
     printable,
     refusals,
     spinner,
     warn,
 )
-from combutab.core.metrics import choose_metric
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,7 +87,7 @@ class EvaluateOptions(_options.ReadOptions):
     discrete: _options.Columns = None
     drop: _options.Columns = None
     identifiers: _options.Columns = None
-    min_frequency: float = 5
+    min_frequency: _options.Frequency = 5
     seed: _options.Seed = 0
     jobs: _options.OptionalCount = None
 
@@ -101,36 +98,26 @@ def evaluate(options: EvaluateOptions) -> None:
     Utility: how well models that are trained on the synthetic rows predict real rows. Fidelity: how
     similar columns and pairs of columns are to those of the real table. Privacy: whether synthetic
     rows are copies of real rows, or closer to them than unseen real rows are.
+
+    Example: combutab evaluate customers.csv synthetic.csv --target churn
     """
     paths = {"real": options.real, "synthetic": options.synthetic}
-    if options.test is not None:
-        paths["test"] = options.test
+    paths |= {} if options.test is None else {"test": options.test}
     _check_evaluate_options(options, paths)
 
     from combutab.cli import _files, _generators
 
-    reading, min_frequency = options.reading, _options.read_frequency(options.min_frequency)
-    generator, description = None, {}
+    generator, description = None, dict[str, str]()
     if options.model is not None:
-        description = _generators.read_description(options.model)
-        generator, _ = _generators.load_generator(options.model, "cpu")
+        generator, _, description = _generators.load_generator(options.model, "cpu")
     tables = _read_tables(options, paths)
     real = tables["real"]
     target = None if options.target is None else _options.find_target(options.target, real.columns)
     categorical = _options.find_columns("--discrete", options.discrete, real.columns)
-    identifiers = _options.find_columns("--identifiers", options.identifiers, real.columns)
-    if target is not None and target in identifiers:
-        raise UserError(f"--identifiers lists the target {str(target)!r}; name other columns")
-    if len(identifiers) == len(real.columns):
-        raise UserError("--identifiers lists all columns of REAL; at least one other is needed")
-    task = "classification" if target in categorical else options.task
     if target not in (None, *categorical) and real[target].count():
         classify = "--task classification"
-        task = _files.task_of(real[target], task, options.real, reading, classify)
-    if options.metric is not None:
-        with refusals(prefix="--metric: "):
-            choose_metric(options.metric, task)
-    _files.hint_at_odd_columns(real, reading, identifiers=False)
+        _files.task_of(real[target], options.task, options.real, options.reading, classify)
+    _files.hint_at_odd_columns(real, options.reading, identifiers=False)
     learners = [name.strip() for name in options.learners.split(",")]
     evaluation = evaluate_tables(
         real_train=real,
@@ -141,15 +128,15 @@ def evaluate(options: EvaluateOptions) -> None:
         categorical=categorical,
         scoring=options.metric,
         learners=learners[0] if len(learners) == 1 else learners,
-        identifiers=identifiers,
+        identifiers=_options.find_columns("--identifiers", options.identifiers, real.columns),
         generator=generator,
         made=description,
         names=file_names(paths),
-        min_frequency=min_frequency,
+        min_frequency=options.min_frequency,
         random_state=options.seed,
         n_jobs=options.jobs,
     )
-    write_and_print(evaluation, options.out)
+    write_and_print(options, evaluation, options.out)
 
 
 # ---- input -------------------------------------------------------------------------------------
@@ -157,26 +144,33 @@ def evaluate(options: EvaluateOptions) -> None:
 
 def _check_evaluate_options(options: EvaluateOptions, paths: Mapping[str, Path]) -> None:
     """Check the options that need no table."""
-    _options.read_frequency(options.min_frequency)
     inputs = {_ROLES[role]: path for role, path in paths.items()}
     _options.check_outputs({"--out": options.out}, {**inputs, "--model": options.model})
-    task = None if options.task == "auto" else options.task
-    for option, value in (("--task", task), ("--metric", options.metric)):
-        if value is not None and options.target is None:
+    for option, value in options.changed("task", "metric").items():
+        if options.target is None:
             raise UserError(f"{option} {value} needs a column to predict: --target COLUMN")
-    _check_same(paths)
+    resolved_paths = {role: path.resolve() for role, path in paths.items()}
+    if resolved_paths.get("test") == resolved_paths["real"]:
+        raise UserError(
+            f"--test {options.test} is the same file as REAL; give real rows that the generator "
+            "was not trained on, or leave --test out"
+        )
+    for role in ("real", "test"):
+        if resolved_paths.get(role) == resolved_paths["synthetic"]:
+            warn(
+                f"SYNTHETIC is the same file as {_ROLES[role]}, {paths['synthetic']}: a table is "
+                "compared with itself"
+            )
 
 
 def _read_tables(options: EvaluateOptions, paths: Mapping[str, Path]) -> dict[str, pd.DataFrame]:
     """Read the tables in one format, without the columns that --drop names."""
     from combutab.cli import _files
 
-    reading = options.reading
-    real, forms = _files.read_file(options.real, reading)
+    real, forms = _files.read_file(options.real, options.reading)
     contents = {"real": (real, forms)}
-    for role, path in paths.items():
-        if role != "real":
-            contents[role] = _files.read_file(path, reading, forms)
+    for role, path in [*paths.items()][1:]:
+        contents[role] = _files.read_file(path, options.reading, forms)
     tables = _in_one_format(contents)
     columns = dict.fromkeys(column for table in tables.values() for column in table)
     dropped = _options.find_columns("--drop", options.drop, columns)
@@ -194,22 +188,6 @@ def file_names(paths: Mapping[str, Path]) -> dict[str, str]:
     return {role: name.encode(errors="replace").decode() for role, name in names.items()}
 
 
-def _check_same(paths: Mapping[str, Path]) -> None:
-    """Raise UserError if --test is the file REAL; warn if a table is compared with itself."""
-    resolved_paths = {role: path.resolve() for role, path in paths.items()}
-    if resolved_paths.get("test") == resolved_paths["real"]:
-        raise UserError(
-            f"--test {paths['test']} is the same file as REAL; give real rows that the generator "
-            "was not trained on, or leave --test out"
-        )
-    for role in ("real", "test"):
-        if resolved_paths.get(role) == resolved_paths["synthetic"]:
-            warn(
-                f"SYNTHETIC is the same file as {_ROLES[role]}, {paths['synthetic']}: a table is "
-                "compared with itself"
-            )
-
-
 def _in_one_format(
     contents: Mapping[str, tuple[pd.DataFrame, FileFormat]],
 ) -> dict[str, pd.DataFrame]:
@@ -222,12 +200,11 @@ def _in_one_format(
 
     columns = {str(column): column for column in contents["real"][0]}
     tables = {}
+    dates: dict[str, str] = {}
+    for _, forms in contents.values():
+        dates = forms.dates | dates
     for role, (table, forms) in contents.items():
         table = table.set_axis([columns.get(str(name), name) for name in table], axis=1)
-        dates: dict[str, str] = {}
-        for other_role, (_, other_forms) in contents.items():
-            if other_role != role:
-                dates = other_forms.dates | dates
         for name in table:
             if str(name) in dates and str(name) not in forms.dates:
                 with suppress(ValueError):  # values that are not dates remain as they are
@@ -254,20 +231,16 @@ def evaluate_tables(**arguments: Any) -> SyntheticEvaluation:
         return evaluate_synthetic(**arguments, progress=show)
 
 
-def write_and_print(evaluation: SyntheticEvaluation, path: Path | None) -> None:
-    """Write the report, and print the findings with their numbers and notes.
-
-    Raises UserError if the report cannot be written.
-    """
+def write_and_print(
+    options: _options.Options, evaluation: SyntheticEvaluation, path: Path | None
+) -> None:
+    """Write the report, and print the findings with their numbers and notes."""
     from combutab.reports import write_report
 
     if path is not None:
-        started = time.perf_counter()
-        try:
+        with _options.writing(path):
             write_report(evaluation, path)
-        except OSError as error:
-            raise _options.cannot_write(path, error) from error
-        echo_on_terminal(f"Wrote {path} ({time.perf_counter() - started:.1f} s)")
+        options.echo_done(f"Wrote {path}")
     for finding in evaluation.findings:
         level = "not known" if finding.level == "unknown" else finding.level
         figure = f", {finding.figure}" if finding.figure else ""

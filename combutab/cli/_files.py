@@ -6,8 +6,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,28 +17,18 @@ from pandas.api import types
 from combutab.cli._console import UserError, hint, refusals, with_options
 from combutab.cli._options import (
     STANDARD_OUTPUT,
-    cannot_write,
+    GeneratorOptions,
     ending,
     find_columns,
-    find_dropped,
     find_targets,
     is_text_file,
+    writing,
 )
-from combutab.core.files import (
-    read_model,
-    whole_file,
-    write_model,
-)
+from combutab.core.files import read_model, whole_file, write_model
 from combutab.core.text import MAX_NAMES, list_names, no_column
 from combutab.core.textfile import SEPARATORS, Reading
 from combutab.datasets.formats import FileFormat, as_parquet, as_written, read_with_format
-from combutab.preprocessing import (
-    OddColumn,
-    TargetError,
-    infer_task,
-    odd_columns,
-    read_numbers,
-)
+from combutab.preprocessing import OddColumn, TargetError, infer_task, odd_columns, read_numbers
 from combutab.preprocessing.amounts import Amounts
 
 
@@ -54,10 +43,18 @@ def leave_out(
     Raises UserError if no column would remain, if --drop names the target, if the target is missing
     in all rows, or if it is missing in some rows and ``drop_missing`` is false.
     """
-    table = table.drop(columns=find_dropped(texts, table.columns, target))
-    missing = pd.Series(False, table.index)
-    for name in () if target is None else find_targets(target, table.columns):
-        missing |= table[name].isna()
+    dropped = find_columns("--drop", texts, table.columns)
+    targets = [] if target is None else find_targets(target, table.columns)
+    for name in targets:
+        if name in dropped:
+            raise UserError(
+                f"--drop leaves out {str(name)!r}, which is the column to predict; remove it from "
+                "--drop"
+            )
+    if len(dropped) == table.shape[1]:
+        raise UserError("--drop leaves out all columns; keep at least one")
+    table = table.drop(columns=dropped)
+    missing = table[targets].isna().any(axis=1)
     n_missing = int(missing.sum())
     if not n_missing:
         return table
@@ -95,24 +92,13 @@ _REMEDIES = {
 
 
 def read_to_learn(
-    path: Path,
-    reading: Reading,
-    drop: Sequence[str] | None,
-    discrete: Sequence[str] | None,
-    like: FileFormat | None = None,
+    options: GeneratorOptions, like: FileFormat | None = None
 ) -> tuple[pd.DataFrame, FileFormat, list[Any]]:
     """Read the training table of a generator, its format, and the columns that --discrete names."""
-    table, forms = read_file(path, reading, like)
-    table = leave_out(table, drop)
-    return table, forms, find_columns("--discrete", discrete, table.columns)
-
-
-def hint_before_learning(
-    table: pd.DataFrame, reading: Reading, forms: FileFormat, out: Path
-) -> None:
-    """Give hints on a table that a generator will learn, and on the file that will be written."""
-    hint_at_odd_columns(table, reading, identifiers=False)
-    hint_at_formulas(table, forms, out)
+    table, forms = read_file(options.data, options.reading, like)
+    table = leave_out(table, options.drop)
+    forms.guarded = options.guard_formulas
+    return table, forms, find_columns("--discrete", options.discrete, table.columns)
 
 
 def hint_at_odd_columns(
@@ -135,31 +121,35 @@ def hint_at_odd_columns(
             reason = f"{odd.why} ({odd.example})"
             hint(f"the target {str(odd.column)!r} is treated as {odd.taken}, {reason}; {remedy}")
     for (kind, treatment, mark), group in groups.items():
-        names, example = [str(odd.column) for odd in group], group[0].example
-        if example and len(names) > 1:
-            example = f"{names[0]!r}: {example}"
-        reason = f"{group[0].why} ({example})" if example else group[0].why
+        names, reason = [str(odd.column) for odd in group], group[0].why
+        if example := group[0].example:
+            reason += f" ({example})" if len(names) == 1 else f" ({names[0]!r}: {example})"
         verb = "is" if len(names) == 1 else "are"
         remedy = _odd_remedy(kind, names, reading, mark)
         hint(f"{list_names(names)} {verb} treated as {treatment}, {reason}; {remedy}")
 
 
 def _odd_remedy(kind: str, names: list[str], reading: Reading, mark: str) -> str:
-    remedy = _REMEDIES.get(kind)
-    if kind == "decimal comma":
-        can_set_decimal = reading.decimal != ","
-        return "use --decimal , to read them as numbers" if can_set_decimal else _drop_words(names)
-    if kind == "thousands" and mark:
-        remedy = f"use --thousands {shlex.quote(mark)} to read them as numbers"
-    if kind == "missing mark" and mark:
-        remedy = f"if so, use {mark}"
-    if kind == "few texts" and mark:
-        remedy = f"use {mark} if it stands for missing values"
-    if kind == "text numbers" and reading.decimal == ",":
-        remedy = "use --decimal . to read them as numbers"
-    if remedy and kind == "header":
-        return remedy
-    return f"{remedy}, or {_drop_words(names)}" if remedy else _drop_words(names)
+    with_mark = {
+        "thousands": f"use --thousands {shlex.quote(mark)} to read them as numbers",
+        "missing mark": f"if so, use {mark}",
+        "few texts": f"use {mark} if it stands for missing values",
+    }
+    remedy = with_mark[kind] if mark else _decimal_remedy(kind, reading) or _REMEDIES.get(kind)
+    drop = "leave them out with --drop"
+    if len(names) <= MAX_NAMES and not any("," in name for name in names[1:]):
+        drop = f"leave {'it' if len(names) == 1 else 'them'} out with --drop "
+        drop += shlex.quote(",".join(names))
+    if kind == "header" or not remedy:
+        return remedy or drop
+    return f"{remedy}, or {drop}"
+
+
+def _decimal_remedy(kind: str, reading: Reading) -> str:
+    """Say which other decimal mark may read text as numbers."""
+    mark = {"decimal comma": ",", "text": ".", "text numbers": "."}.get(kind, "")
+    is_other = mark and (mark == ",") == (reading.decimal != ",")
+    return f"use --decimal {mark} to read them as numbers" if is_other else ""
 
 
 def _mark_of(odd_column: OddColumn, column: pd.Series) -> str:
@@ -177,13 +167,6 @@ def _mark_of(odd_column: OddColumn, column: pd.Series) -> str:
     if odd_column.kind == "few texts" and (len(marks) != 1 or (texts == marks[0]).sum() < 2):
         return ""  # typing errors, not marks for missing values
     return " ".join(f"--missing {shlex.quote(mark)}" for mark in marks)
-
-
-def _drop_words(names: list[str]) -> str:
-    if len(names) > MAX_NAMES or any("," in name for name in names[1:]):
-        return "leave them out with --drop"
-    pronoun = "it" if len(names) == 1 else "them"
-    return f"leave {pronoun} out with --drop {shlex.quote(','.join(names))}"
 
 
 # ---- The task of a target, and errors in the words of the command line ---------------------------
@@ -211,20 +194,13 @@ def task_of(y: pd.Series, task: str, data: Path, reading: Reading, classify: str
         if task == "regression":
             read_numbers(y)
     except TargetError as error:
-        remedy = _target_remedy(error, data, reading)
+        remedy = _decimal_remedy(error.fault, reading) if is_text_file(data) else ""
         if error.fault == "text" and not classify:
             remedy = "use --task regression to treat them as numbers"
+        remedy = remedy or _TARGET_REMEDIES[error.fault]
         ways = f"{remedy}, or use {classify or '--task classification'} if they are classes"
         raise UserError(f"the target {str(y.name)!r} {error.problem}; {ways}") from error
     return task
-
-
-def _target_remedy(error: TargetError, data: Path, reading: Reading) -> str:
-    if error.fault == "decimal comma" and is_text_file(data) and reading.decimal != ",":
-        return "use --decimal , to read them as numbers"
-    if error.fault == "text" and is_text_file(data) and reading.decimal == ",":
-        return "use --decimal . to read them as numbers"
-    return _TARGET_REMEDIES[error.fault]
 
 
 # ---- The format of a table: dates, booleans, numbers ---------------------------------------------
@@ -241,26 +217,19 @@ def column_of_split(X: pd.DataFrame, split: str) -> tuple[str, Any]:
     method, _, column = split.partition(":")
     if column not in X:
         raise UserError(f"--split {split}: {no_column(column, X.columns)}")
-    n_missing = int(X[column].isna().sum())
-    if n_missing:
-        raise UserError(
-            f"--split {split}: {column!r} has {n_missing} missing value(s); remove those rows, or "
-            "fill them in"
-        )
-    types, dtype = pd.api.types, X[column].dtype
-    is_ordered = types.is_datetime64_any_dtype(dtype) or types.is_numeric_dtype(dtype)
-    if method == "time" and not is_ordered:
-        raise UserError(
-            f"--split {split}: {column!r} holds {str(X[column].iloc[0])!r:.40}; time:COLUMN "
-            "needs a column of numbers, or of dates in one format"
-        )
-    if method == "group" and X.shape[1] == 1:
-        raise UserError(f"--split {split} leaves no feature column; add columns to the table")
-    if method == "group" and X[column].nunique() < 2:
-        raise UserError(
-            f"--split {split}: all rows have the same value of {column!r}; choose a column with "
-            "several values"
-        )
+    cells, problem = X[column], ""
+    is_ordered = types.is_datetime64_any_dtype(cells.dtype) or types.is_numeric_dtype(cells.dtype)
+    if n_missing := int(cells.isna().sum()):
+        problem = f"{column!r} has {n_missing} missing value(s); remove those rows, or fill them in"
+    elif method == "time" and not is_ordered:
+        problem = f"{column!r} holds {str(cells.iloc[0])!r:.40}; time:COLUMN needs a column of "
+        problem += "numbers, or of dates in one format"
+    elif cells.nunique() < 2:
+        problem = f"all rows have the same value of {column!r}; choose another column"
+    elif method == "group" and X.shape[1] == 1:
+        problem = "no feature column is left; add columns to the table"
+    if problem:
+        raise UserError(f"--split {split}: {problem}")
     return method, column
 
 
@@ -278,18 +247,6 @@ def read_file(
 
 
 # ---- writing -----------------------------------------------------------------------------------
-
-
-def write_whole(path: Path, write: Callable[[Path], None]) -> None:
-    """Write a complete file or none.
-
-    If the system refuses to write, UserError is raised and no partial file remains.
-    """
-    try:
-        with whole_file(path) as temporary_path:
-            write(temporary_path)
-    except OSError as error:
-        raise cannot_write(path, error) from error
 
 
 def write_table(table: pd.DataFrame, forms: FileFormat, path: Path) -> None:
@@ -310,18 +267,14 @@ def write_table(table: pd.DataFrame, forms: FileFormat, path: Path) -> None:
             compression=gzip_options if suffix.endswith(".gz") else None,
         )
 
-    if path == STANDARD_OUTPUT:
-        _print_rows(write)
-    else:
-        write_whole(path, write)
-
-
-def _print_rows(write: Callable[[Any], None]) -> None:
-    """Write rows to standard output, whose reader, such as `head`, may end before the last row."""
+    if path != STANDARD_OUTPUT:
+        with writing(path), whole_file(path) as temporary_path:
+            write(temporary_path)
+        return
     try:
         write(sys.stdout)
         sys.stdout.flush()
-    except BrokenPipeError:
+    except BrokenPipeError:  # the reader, such as `head`, has ended before the last row
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -344,27 +297,7 @@ def hint_at_formulas(table: pd.DataFrame, forms: FileFormat, out: Path) -> None:
 # ---- Model files, which also store the format of their table -------------------------------------
 
 Targets = str | list[str] | None
-_FORMS, _TARGET = "forms", "target"  # keys in the header of a model file
-
-
-@contextmanager
-def known_model(
-    path: Path, names: Collection[str], lack: str, maker: str
-) -> Iterator[dict[str, Any]]:
-    """Read the header of a model file of one of the classes ``names``; errors become UserErrors.
-
-    ``lack`` says what models of other classes cannot do, ``maker`` is the command that writes files
-    of these classes.
-    """
-    try:
-        header, _ = read_model(path, arrays=False)
-        if header["class"] not in names:
-            raise UserError(f"the model in {path} {lack}; give a file that `{maker}` wrote")
-        yield header
-    except (KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path} is damaged: {error!r}") from error
-    except (OSError, ValueError) as error:
-        raise UserError(str(error)) from error
+TARGET, _FORMS = "target", "forms"  # keys in the header of a model file
 
 
 def save_with_format(model: Any, path: Path, forms: FileFormat, target: Targets = None) -> None:
@@ -372,8 +305,8 @@ def save_with_format(model: Any, path: Path, forms: FileFormat, target: Targets 
     from combutab._model_files import file_content
 
     header, arrays = file_content(model)
-    target_entry = {} if target is None else {_TARGET: target}
-    write_model(path, {**header, _FORMS: asdict(forms), **target_entry}, arrays)
+    header |= {_FORMS: asdict(forms)} | ({} if target is None else {TARGET: target})
+    write_model(path, header, arrays)
 
 
 def read_format(path: Path) -> FileFormat | None:
@@ -385,23 +318,34 @@ def read_format(path: Path) -> FileFormat | None:
 
 def load_with_format(
     path: Path, device: str, names: Collection[str], lack: str, maker: str
-) -> tuple[Any, FileFormat, Targets]:
-    """Read a model file, with the format of its table and the targets if it stores them."""
+) -> tuple[Any, FileFormat, dict[str, Any]]:
+    """Load a model of one of the classes ``names``, with the format of its table and the header.
+
+    Raises UserError, in which ``lack`` says what models of other classes cannot do, and ``maker``
+    is the command that writes files of these classes.
+    """
     from combutab._model_files import load
 
-    with known_model(path, names, lack, maker) as header:
+    try:
+        header, _ = read_model(path, arrays=False)
+        if header["class"] not in names:
+            raise UserError(f"the model in {path} {lack}; give a file that `{maker}` wrote")
         model = load(path, device=device)
         forms = FileFormat.from_json(header[_FORMS]) if _FORMS in header else FileFormat()
-        target = header.get(_TARGET)
+        target = header.get(TARGET)
         targets: list[Any] = target if isinstance(target, list) else [target]
         if not (target is None or all(isinstance(name, str) for name in targets)):
             raise TypeError(f"the target is {target!r:.50}")
-    return model, forms, target
+    except (KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{path} is damaged: {error!r}") from error
+    except (OSError, ValueError) as error:
+        raise UserError(str(error)) from error
+    return model, forms, header
 
 
-def check_device(device: str) -> None:
-    """Refuse a device that torch does not have."""
+def find_device(device: str) -> Any:
+    """Find the device of torch that ``--device`` names, or raise UserError."""
     from combutab.core.device import resolve_device
 
     with refusals():
-        resolve_device(device)
+        return resolve_device(device)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import ast
 import re
 import time
-import warnings
 from contextlib import AbstractContextManager, nullcontext, suppress
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -38,19 +37,12 @@ if TYPE_CHECKING:
     from combutab.evaluation import PredictionScores
 
 _MODELS = {"mlp": "MLP", "pack": "Pack", "tabm": "TabM"}  # prefixes of the estimators' names
-_PRESETS = ("fast", "default", "best")
-# Parameters that other options set
-_OPTIONS = {
-    "n_members": "--members",
-    "max_iter": "--epochs",
-    "random_state": "--seed",
-    "device": "--device",
-    "activation": "--activation",
-    "activations": "--activation",
-    "max_time": "--max-time",
-    "validation_split": "--split",
-    "cv": "--split",
-}
+# Parameters that other options set, and these options; those of --split are set by `_split_rows`
+_FIELDS = {"n_members": "members", "max_iter": "epochs", "random_state": "seed"}
+_FIELDS |= {name: name for name in ("max_time", "device", "activation")}
+_FIELDS["activations"] = "activation"
+_OPTIONS = {name: f"--{field.replace('_', '-')}" for name, field in _FIELDS.items()}
+_OPTIONS |= dict.fromkeys(("validation_split", "cv"), "--split")
 _OF_PARAMETER = r"^The '(\w+)' parameter of \w+ "
 _WORDS = {"true": True, "false": False, "none": None}
 # Parameters that no option can set
@@ -143,6 +135,14 @@ class _Table:
     task: str
     forms: FileFormat
 
+    def save(self, estimator: Any, path: Path) -> None:
+        """Save an estimator with the targets and the format of the table."""
+        from combutab.cli import _files
+
+        target = self.targets[0] if len(self.targets) == 1 else self.targets
+        with _options.writing(path):
+            _files.save_with_format(estimator, path, self.forms, target)
+
 
 @dataclass(frozen=True)
 class _Split:
@@ -151,7 +151,7 @@ class _Split:
     X: pd.DataFrame
     groups: np.ndarray | None = None
     set_aside: str = ""  # describes the rows that are set aside, unless they are random
-    time_blocks: np.ndarray | None = None
+    time_blocks: np.ndarray | None = None  # numbers of neighbouring times among these rows
 
 
 def fit(options: FitOptions) -> None:
@@ -161,76 +161,60 @@ def fit(options: FitOptions) -> None:
     command prints the model's scores on them, and those of a baseline that ignores all features.
     The model file holds no rows of the table. If Ctrl-C interrupts the training, no file is
     written.
+
+    Example: combutab fit customers.csv --target churn -o model.safetensors
     """
-    started = time.perf_counter()
     model = _model_name(options)
     settings = _read_settings(options.settings or ())
     data = _read_fit_data(options)
 
-    from combutab.core.device import resolve_device
+    from combutab.cli import _files
 
+    device = _files.find_device(options.device)
     estimator = _build_estimator(options, model, settings, data)
     split = _split_rows(estimator, data.X, options.split)
     names = list_names(data.targets)
     echo_on_terminal(
         f"{options.data.name}: {counted(len(split.X), 'row')}, {data.task} of {names} by "
-        f"{counted(split.X.shape[1], 'column')} with {model}, on {resolve_device(options.device)}"
+        f"{counted(split.X.shape[1], 'column')} with {model}, on {device}"
     )
-    with noted_warnings() as training_warnings:
+    with noted_warnings() as warnings:
         _train_with_progress(estimator, model, split.X, data.y, split.groups)
     random_split: dict[str, Any] = {"cv": "auto"} if model == "pack" else {"validation_split": None}
     for column, training in estimator.encoder_.describe_columns().items():
         if training.startswith(("date", "free text")):
             echo_on_terminal(f"{column!r}: {training}")
-    _save(copy(estimator).set_params(**random_split), options.out, data)
+    data.save(copy(estimator).set_params(**random_split), options.out)
     if options.split == "random":
         _hint_at_time_order(split.X)
-    echo(f"{data.task.capitalize()} of {names} with {model}: {_describe_training(estimator)}")
+    history = estimator.history_
+    n_networks, n_epochs = history["member"].nunique(), int(history["epoch"].max())
+    trained = f"{counted(n_networks, 'network')}, {counted(n_epochs, 'epoch')}"
+    echo(f"{data.task.capitalize()} of {names} with {model}: {trained}")
     scores = _print_scores(estimator, data, split, options.metric)
     estimator.set_params(**random_split)
-    seconds = time.perf_counter() - started
-    refit = options.refit and scores is not None
     if options.report is not None:
-        facts = {"Table": options.data.name, "Target": ", ".join(data.targets)}
-        facts["Rows"] = f"{len(split.X):,}"
-        if refit:
-            facts["Saved model"] = "trained again on all rows"
-        n_scored = "none" if scores is None else f"{scores.n_rows:,}, {options.split}"
-        facts |= {"Rows set aside": n_scored, "Date": time.strftime("%Y-%m-%d")}
-        facts["Time"] = f"{seconds:.1f} s"
-        with refusals(ValueError, prefix="--report: "), spinner("Writing the report"):
-            _write_model_report(
-                options.report,
-                estimator,
-                split.X,
-                data.y,
-                scores,
-                target=facts["Target"],
-                facts=facts,
-                warnings=training_warnings,
-                file=options.out.name,
-                scoring=options.metric,
-            )
+        with refusals(prefix="--report: "), spinner("Writing the report"):
+            _write_model_report(options, options.report, estimator, data, split, scores, warnings)
         echo_on_terminal(f"Wrote {options.report}")
-    if refit:
+    if options.refit and scores is not None:
         final, training = _for_all_rows(estimator)
         saved_model = f"; {options.out} has the model of these scores"
         _train_with_progress(final, model, split.X, data.y, interrupted=saved_model)
-        _save(final, options.out, data)
+        data.save(final, options.out)
         echo(
             f"The model in {options.out} was trained again on all {len(split.X):,} rows, "
             f"{training}. The scores above are those of the first training, which did not use the "
             "rows set aside."
         )
-    seconds = time.perf_counter() - started
-    echo_on_terminal(f"Wrote the model to {options.out} ({seconds:.1f} s)")
+    options.echo_done(f"Wrote the model to {options.out}")
 
 
 def _read_fit_data(options: FitOptions) -> _Table:
     """Check the files, and read the features and the targets."""
     data, reading = options.data, options.reading
-    _options.check_outputs({"OUT": options.out, "--report": options.report}, {"DATA": data})
-    _options.check_replaceable("--out", options.out)
+    outputs = {"OUT": options.out, "--report": options.report}
+    _options.check_outputs(outputs, {"DATA": data}, model=options.out)
 
     import numpy as np
     import pandas as pd
@@ -262,22 +246,13 @@ def _read_fit_data(options: FitOptions) -> _Table:
     return _Table(X, y, targets, tasks[0], forms)
 
 
-def _save(estimator: Any, path: Path, data: _Table) -> None:
-    from combutab.cli import _files
-
-    target = data.targets[0] if len(data.targets) == 1 else data.targets
-    _files.write_whole(
-        path, lambda temporary: _files.save_with_format(estimator, temporary, data.forms, target)
-    )
-
-
 # ---- Options: the model, its parameters, and the metric ------------------------------------------
 
 
 def _model_name(options: FitOptions) -> str:
     """Choose the value of ``--model``; raises UserError if --preset contradicts it."""
     preset, model = options.preset, options.model
-    if (preset, model) in {("best", "mlp"), ("best", "tabm"), ("fast", "pack")}:
+    if model in {"best": ("mlp", "tabm"), "fast": ("pack",)}.get(preset, ()):
         raise UserError(
             f"--preset {preset} and --model {model} cannot be combined: --preset best uses "
             "--model pack, and a pack is not fast; leave one of them out"
@@ -313,46 +288,30 @@ def _build_estimator(
     Raises UserError if it has no such parameter, or if the metric does not fit the task.
     """
     from combutab import estimators
-    from combutab.cli import _files
 
-    _files.check_device(options.device)
     suffix = "Regressor" if data.task == "regression" else "Classifier"
     cls = getattr(estimators, _MODELS[model] + suffix)
-    members = options.members
+    names, member_names = cls().get_params(deep=False).keys(), set()
+    values = {name: getattr(options, field) for name, field in _FIELDS.items() if name in names}
     if model == "mlp" and options.preset == "fast":
-        members = members or 1
-    parameters: dict[str, Any] = {"n_members": members, "max_iter": options.epochs}
-    parameters |= {"max_time": options.max_time, "random_state": options.seed}
-    parameters["device"] = options.device
+        values["n_members"] = options.members or 1
     if model == "pack":
-        parameters["activations"] = options.activation and [options.activation]
-    else:
-        parameters["activation"] = options.activation
-    parameters |= _assign_settings(model, cls, getattr(estimators, f"MLP{suffix}"), settings)
-    if options.metric is not None:
-        parameters |= _scoring_parameter(cls, options.metric, data)
-    return cls(**{name: value for name, value in parameters.items() if value is not None})
-
-
-def _assign_settings(
-    model: str, cls: Any, member_class: Any, settings: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Assign the values of ``--set`` to parameters of an estimator or of a pack's members."""
-    parameters: dict[str, Any] = {}
-    names = cls().get_params(deep=False)
-    member_names = member_class().get_params(deep=False) if "member_params" in names else {}
-    for name, value in settings.items():
-        if name in _NOT_SET or name not in names | member_names:
-            known_names = sorted((names | member_names).keys() - _NOT_SET - _OPTIONS.keys())
-            suggestion = known_instead(name, known_names)
+        values["activations"] = options.activation and [options.activation]
+        member_names = getattr(estimators, f"MLP{suffix}")().get_params(deep=False).keys()
+    parameters = {name: value for name, value in values.items() if value is not None}
+    known_names = (names | member_names) - _NOT_SET
+    for name in settings:
+        if name not in known_names:
+            suggestion = known_instead(name, sorted(known_names - _OPTIONS.keys()))
             raise UserError(
                 f"--set {name}: there is no such parameter of the model {model}; {suggestion}"
             )
-        if name in names:
-            parameters[name] = value
-        else:
-            parameters.setdefault("member_params", {})[name] = value
-    return parameters
+    member_params = {name: value for name, value in settings.items() if name not in names}
+    parameters |= {name: value for name, value in settings.items() if name in names}
+    parameters |= {"member_params": member_params} if member_params else {}
+    if options.metric is not None:
+        parameters |= _scoring_parameter(cls, options.metric, data)
+    return cls(**parameters)
 
 
 def _scoring_parameter(cls: Any, name: str, data: _Table) -> dict[str, Any]:
@@ -386,50 +345,32 @@ def _split_rows(estimator: Any, X: pd.DataFrame, split: str) -> _Split:
 
     if split == "random":
         return _Split(X)
-    method, column = _files.column_of_split(X, split)
-    is_pack = hasattr(estimator, "cv")
-    if method == "time":
-        latest = _latest_rows(X[column], estimator.validation_fraction, split)
-        if is_pack:
-            estimator.set_params(cv=latest)
-        else:
-            n_members = 2 if estimator.n_members == "auto" else estimator.n_members
-            estimator.set_params(validation_split=latest, n_members=n_members)
-        earliest, latest_time = X[column][latest].min(), X[column][latest].max()
-        description = f"the latest by {column!r}, from {earliest} to {latest_time}"
-        return _Split(X, set_aside=description, time_blocks=_time_blocks(X[column], latest))
-    if not is_pack:
-        estimator.set_params(early_stopping=True)
-    groups = X[column].astype(str).to_numpy()
-    return _Split(X.drop(columns=column), groups, f"whole groups of {column!r}")
-
-
-def _time_blocks(times: pd.Series, latest: np.ndarray) -> np.ndarray:
-    """Number blocks of neighbouring times among the latest rows; all other rows have 0."""
     import numpy as np
 
     from combutab.core.splits import neighbour_blocks
 
-    rows = np.flatnonzero(latest)
-    order = rows[np.argsort(times.to_numpy()[rows], kind="stable")]
-    blocks = np.zeros(len(latest), dtype=np.int64)
-    blocks[order] = neighbour_blocks(len(rows))
-    return blocks
-
-
-def _latest_rows(column: pd.Series, fraction: float, split: str) -> np.ndarray:
-    """Return a mask of the latest rows; rows of the same time are all in it or all outside."""
-    import numpy as np
-
-    ranks = column.rank(method="min").to_numpy()
-    first_rank = np.sort(ranks)[len(ranks) - max(1, round(fraction * len(ranks)))]
-    latest: np.ndarray = ranks >= first_rank if first_rank > 1 else ranks > first_rank
-    if not latest.any():
-        raise UserError(
-            f"--split {split}: all rows have the same value of {column.name!r}; choose another "
-            "column"
-        )
-    return latest
+    method, column = _files.column_of_split(X, split)
+    is_pack = hasattr(estimator, "cv")
+    if method == "group":
+        if not is_pack:
+            estimator.set_params(early_stopping=True)
+        groups = X[column].astype(str).to_numpy()
+        return _Split(X.drop(columns=column), groups, f"whole groups of {column!r}")
+    # rows of the same time are all among the latest rows, or all outside
+    ranks = X[column].rank(method="min").to_numpy()
+    first_rank = np.sort(ranks)[-max(1, round(estimator.validation_fraction * len(ranks)))]
+    latest = ranks >= first_rank if first_rank > 1 else ranks > first_rank
+    if is_pack:
+        estimator.set_params(cv=latest)
+    else:
+        n_members = 2 if estimator.n_members == "auto" else estimator.n_members
+        estimator.set_params(validation_split=latest, n_members=n_members)
+    times = X[column][latest]
+    blocks = np.zeros(len(X), dtype=np.int64)
+    order = np.argsort(times.to_numpy(), kind="stable")
+    blocks[np.flatnonzero(latest)[order]] = neighbour_blocks(len(times))
+    description = f"the latest by {column!r}, from {times.min()} to {times.max()}"
+    return _Split(X, set_aside=description, time_blocks=blocks)
 
 
 def _for_all_rows(estimator: Any) -> tuple[Any, str]:
@@ -442,42 +383,30 @@ def _for_all_rows(estimator: Any) -> tuple[Any, str]:
 
     parameters = estimator.get_params(deep=False)
     if hasattr(estimator, "cv"):
-        return type(estimator)(
-            **parameters | {"cv": "auto"}
-        ), "with cross-validation to choose among its networks"
+        words = "with cross-validation to choose among its networks"
+        return type(estimator)(**parameters | {"cv": "auto"}), words
     history = estimator.history_
     best_epochs = history.loc[history.groupby("member")["validation_score"].idxmax(), "epoch"]
     n_epochs = int(np.median(best_epochs))
     parameters |= {"max_iter": n_epochs, "n_members": len(best_epochs), "n_iter_no_change": np.inf}
     parameters |= {"early_stopping": False, "validation_split": None}
     parameters |= {"bagging": None} if "bagging" in parameters else {}
-    return type(estimator)(
-        **parameters
-    ), f"for {counted(n_epochs, 'epoch')}, the best epoch of the first training"
+    words = f"for {counted(n_epochs, 'epoch')}, the best epoch of the first training"
+    return type(estimator)(**parameters), words
 
 
 def _hint_at_time_order(X: pd.DataFrame) -> None:
     """Print how to set the latest rows aside, if the rows are sorted by a column of dates."""
-    name = _sorting_date(X)
-    if name is not None:
-        hint(
-            f"the rows are sorted by {name!r}, but random rows are set aside, so the scores may be "
-            f"too optimistic for later rows; use --split time:{name} to set the latest rows aside"
-        )
-
-
-def _sorting_date(X: pd.DataFrame) -> str | None:
-    """Find the first column of dates by which the rows are sorted."""
-    import pandas as pd
-
-    for name, column in X.items():
-        if not pd.api.types.is_datetime64_any_dtype(column.dtype):
-            continue
+    for name, column in X.select_dtypes(["datetime", "datetimetz"]).items():
         dates = column.dropna()
         is_sorted = dates.is_monotonic_increasing or dates.is_monotonic_decreasing
         if is_sorted and dates.nunique() > len(X) // 20:
-            return str(name)
-    return None
+            hint(
+                f"the rows are sorted by {str(name)!r}, but random rows are set aside, so the "
+                f"scores may be too optimistic for later rows; use --split time:{name} to set the "
+                "latest rows aside"
+            )
+            return
 
 
 # ---- Training, and scores on the rows that were set aside ----------------------------------------
@@ -534,8 +463,6 @@ def _train_with_progress(
         progress = spinner(f"Training {estimator.n_members} networks")
     try:
         with refusals(ValueError, TypeError), own_warnings(), no_early_ends(), progress:
-            warnings.filterwarnings("always", category=UserWarning)
-            warnings.filterwarnings("error", "Training interrupted", UserWarning)
             estimator.fit(X, y, groups=groups)
     except UserError as error:  # may be scikit-learn's message about a parameter
         raise UserError(re.sub(_OF_PARAMETER, r"--set \1 ", str(error))) from error
@@ -543,17 +470,14 @@ def _train_with_progress(
         raise KeyboardInterrupt(interrupted) from None
 
 
-def _describe_training(estimator: Any) -> str:
-    n_networks = estimator.history_["member"].nunique()
-    n_epochs = int(estimator.history_["epoch"].max())
-    return f"{counted(n_networks, 'network')}, {counted(n_epochs, 'epoch')}"
-
-
 def _print_scores(
     estimator: Any, data: _Table, split: _Split, metric: str | None
 ) -> PredictionScores | None:
     """Print the scores on the rows that were set aside."""
+    from sklearn.metrics import r2_score
+
     from combutab.evaluation import evaluate_held_out
+    from combutab.inspection import leaking_columns
 
     if not hasattr(estimator, estimator.target_.held_out_name):
         echo(
@@ -568,13 +492,18 @@ def _print_scores(
     for line in str(scores).splitlines():
         echo(line)
     echo("")
+    leaks: list[str] = []
     if len(data.targets) > 1:
-        echo(f"Scores are means over the targets. R2 of each: {_r2_words(estimator, data)}.")
+        r2 = r2_score(scores.y_true, scores.y_pred, multioutput="raw_values")
+        r2_words = (f"{name!r} {score:.4g}" for name, score in zip(data.targets, r2, strict=True))
+        echo(f"Scores are means over the targets. R2 of each: {', '.join(r2_words)}.")
+    else:
+        X, y = split.X.iloc[cast(Any, scores.rows)], scores.y_true
+        leaks += map(str, leaking_columns(X, y, task=scores.task, y_pred=scores.y_pred).index)
     echo(
         "No row was scored by a network that was trained on it, or by an epoch or an ensemble that "
         "was chosen with it. The scores are estimates of those on new rows."
     )
-    leaks = _leaking_columns(scores, split.X)
     if leaks:
         subject = "column" if len(leaks) == 1 else "each of the columns"
         echo(
@@ -593,56 +522,49 @@ def _print_scores(
     return scores
 
 
-def _leaking_columns(scores: PredictionScores, X: pd.DataFrame) -> list[str]:
-    """Find columns that alone predict the target nearly perfectly, if the model does."""
-    from combutab.inspection import leaking_columns
-
-    if scores.y_true.ndim == 2 or scores.rows is None:
-        return []
-    leaks = leaking_columns(
-        X.iloc[scores.rows], scores.y_true, task=scores.task, y_pred=scores.y_pred
-    )
-    return list(map(str, leaks.index))
-
-
-def _r2_words(estimator: Any, data: _Table) -> str:
-    """List R2 of each target in words."""
-    import numpy as np
-    from sklearn.metrics import r2_score
-
-    predictions = getattr(estimator, estimator.target_.held_out_name)
-    is_scored = ~np.isnan(predictions).any(1)
-    scores = r2_score(data.y[is_scored], predictions[is_scored], multioutput="raw_values")
-    return ", ".join(f"{name!r} {r2:.4g}" for name, r2 in zip(data.targets, scores, strict=True))
-
-
 def _write_model_report(
+    options: FitOptions,
     path: Path,
     estimator: Any,
-    X: pd.DataFrame,
-    y: np.ndarray,
+    data: _Table,
+    split: _Split,
     scores: PredictionScores | None,
-    **details: Any,
+    warnings: list[str],
 ) -> None:
     """Write the report on the rows that were set aside, or on all rows if none were."""
-    from combutab.cli import _files
     from combutab.preprocessing import expecting_later_rows
     from combutab.reports import report_model, write_report
 
-    if scores is None or scores.rows is None:
+    X, y = split.X, data.y
+    facts = {"Table": options.data.name, "Target": ", ".join(data.targets), "Rows": f"{len(X):,}"}
+    if scores is None:
+        facts["Rows set aside"] = "none"
         scored_rows = (
             "No rows were set aside, so there are no scores. The importances are computed on the "
             "training rows. They show which columns the model uses, not which help on new rows."
         )
-        report = report_model(estimator, X, y, with_scores=False, scored=scored_rows, **details)
     else:
+        facts |= {"Saved model": "trained again on all rows"} if options.refit else {}
+        facts["Rows set aside"] = f"{scores.n_rows:,}, {options.split}"
         scored_rows = (
             "The scores are computed on the rows that were set aside. Each row was predicted only "
             "by networks that were not trained on it, and by epochs that were chosen without it. "
             "The importances are those of the saved model on the same rows, which can include "
             "training rows of some of its networks."
         )
-        X, y = X.iloc[scores.rows], y[scores.rows]
-        with expecting_later_rows():
-            report = report_model(estimator, X, y, scores=scores, scored=scored_rows, **details)
-    _files.write_whole(path, lambda temporary: write_report(report, temporary))
+        X, y = X.iloc[cast(Any, scores.rows)], y[scores.rows]
+    with expecting_later_rows(), _options.writing(path):
+        report = report_model(
+            estimator,
+            X,
+            y,
+            scores=scores,
+            with_scores=scores is not None,
+            scored=scored_rows,
+            target=facts["Target"],
+            facts={**facts, "Date": time.strftime("%Y-%m-%d"), "Time": options.seconds},
+            warnings=warnings,
+            file=options.out.name,
+            scoring=options.metric,
+        )
+        write_report(report, path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -15,27 +15,19 @@ from pandas.api import types
 
 from combutab.cli._conditions import parse_conditions, parse_shares
 from combutab.cli._console import UserError, echo_on_terminal, own_warnings, refusals, spinner
-from combutab.cli._files import (
-    known_model,
-    load_with_format,
-    save_with_format,
-    write_table,
-    write_whole,
-)
+from combutab.cli._files import load_with_format, save_with_format, write_table
 from combutab.cli._options import (
     GeneratorOptions,
     RowOptions,
-    cannot_write,
     ending,
     find_columns,
     path_beside,
-    read_frequency,
+    writing,
 )
 from combutab.core.state import unpack
 from combutab.core.text import counted, describe_generator, list_names
 from combutab.datasets.formats import FileFormat, as_parquet
 from combutab.generators import (
-    ShortfallError,
     find_generators,
     read_constraints,
     suggest_constraints,
@@ -47,51 +39,19 @@ from combutab.training import Callback, ProgressBar
 
 _CONTINUOUS = (ColumnKind.NUMBER, ColumnKind.DATETIME, ColumnKind.TIMEDELTA)
 _FEW = 10  # integer columns with at most this number of values are likely to be categories
-# For errors: what models of other classes cannot do, and the command that saves generators
-_FILES = "cannot make rows", "combutab synth --save"
-
-# ---- Saved generators and their descriptions -----------------------------------------------------
 
 
-def load_generator(path: Path, device: str) -> tuple[Any, FileFormat]:
-    """Load a generator from its file, with the format of its table."""
-    generator, forms, _ = load_with_format(path, device, find_generators(), *_FILES)
-    return generator, forms
+# ---- Saved generators, options as parameters, and checks before the training ---------------------
 
 
-def read_description(path: Path) -> dict[str, str]:
-    """Read a generator's description from its file."""
-    with known_model(path, find_generators(), *_FILES) as header:
-        return describe_file(header)
-
-
-def describe_file(header: Mapping[str, Any]) -> dict[str, str]:
-    """Describe a generator by the header of its file."""
+def load_generator(path: Path, device: str) -> tuple[Any, FileFormat, dict[str, str]]:
+    """Load a generator from its file, with the format of its table and a description."""
+    generator, forms, header = load_with_format(
+        path, device, find_generators(), "cannot make rows", "combutab synth --save"
+    )
     params = unpack(header["params"])
-    return describe_generator(header["class"], header["version"], params, header["fitted"])
-
-
-# ---- Options as parameters, and checks before the training ---------------------------------------
-
-
-def read_protection(
-    min_frequency: float | None, identifiers: list[str] | None, columns: Iterable[Any]
-) -> dict[str, Any]:
-    """Convert the options that protect single rows to parameters of a generator.
-
-    >>> read_protection(5.0, ["none"], ["a"])
-    {'min_frequency': 5, 'identifiers': None}
-    >>> read_protection(0.01, ["a"], ["a", "b"])
-    {'min_frequency': 0.01, 'identifiers': ['a']}
-    """
-    columns = list(columns)
-    identifier_columns: Any = "auto"
-    if identifiers is not None:
-        no_column = identifiers == ["none"] and "none" not in columns
-        identifier_columns = (
-            None if no_column else find_columns("--identifiers", identifiers, columns)
-        )
-    return {"min_frequency": read_frequency(min_frequency), "identifiers": identifier_columns}
+    description = describe_generator(header["class"], header["version"], params, header["fitted"])
+    return generator, forms, description
 
 
 def read_rules(path: Path | None) -> list[Any] | None:
@@ -109,75 +69,62 @@ def suggest_rules(table: pd.DataFrame, path: Path | None) -> None:
     constraints = suggest_constraints(table)
     with refusals(ValueError, OSError, ImportError):
         write_constraints(constraints, path)
-    print(
-        constraints
-        if constraints
-        else "No constraints were found, except those that are likely by chance."
-    )
+    print(constraints or "No constraints were found, except those that are likely by chance.")
     echo_on_terminal(f"Wrote {len(constraints)} constraints to {path}")
 
 
-def probe(
-    table: pd.DataFrame,
-    discrete_columns: list[Any],
-    protection: Mapping[str, Any],
-    *,
-    to_save: bool,
-) -> ModeEncoder:
-    """Fit the generator's encoder without modes of numeric columns, which take time.
+def make_generator(
+    options: GeneratorOptions, table: pd.DataFrame, discrete_columns: list[Any]
+) -> tuple[Any, ModeEncoder]:
+    """Create the generator that the options describe, after a check that it can learn the table.
 
-    Raises UserError if the table cannot be encoded or, with ``to_save``, if it has values that
-    cannot be saved in a generator's file.
+    The check fits the generator's encoder, which is returned too, without modes of numeric columns,
+    which take time. Raises UserError if the table cannot be encoded or, with --save, if it has
+    values that cannot be saved.
     """
+    rules = read_rules(options.constraints)
+    identifiers: Any = "auto"
+    if options.identifiers == ["none"] and "none" not in table:
+        identifiers = None
+    elif options.identifiers is not None:
+        identifiers = find_columns("--identifiers", options.identifiers, table.columns)
+    protection = {"min_frequency": options.min_frequency or 5, "identifiers": identifiers}
     if len(table) < 2:
         raise UserError("the table has 1 row; at least 2 are needed")
     discrete: Any = "auto"
     if discrete_columns:
-        kinds = {name: dtype_kind(table[name].dtype) for name in table}
-        discrete = [
-            name for name in table if name in discrete_columns or kinds[name] not in _CONTINUOUS
-        ]
+        continuous = [name for name in table if dtype_kind(table[name].dtype) in _CONTINUOUS]
+        discrete = [name for name in table if name in discrete_columns or name not in continuous]
+    encoder = ModeEncoder(discrete_columns=discrete, n_modes=1, max_rows=1, **protection)
     try:
-        with refusals(ValueError, TypeError):
-            encoder = ModeEncoder(discrete_columns=discrete, n_modes=1, max_rows=1, **protection)
-            encoder.fit(table)
-    except UserError as error:
+        encoder.fit(table)
+    except (ValueError, TypeError) as error:
         raise UserError(f"{error}, or leave the column out with --drop") from error
-    if to_save:
+    if options.save is not None:
         with refusals(TypeError):
             encoder.to_state()
-    return encoder
+    cls = {name.lower(): cls for name, cls in find_generators().items()}[options.model or "tabflow"]
+    names = ("epochs", "max_time", "batch_size", "activation")
+    settings = {name: getattr(options, name, None) for name in names} | {"constraints": rules}
+    generator = cls(
+        **{name: value for name, value in settings.items() if value is not None},
+        **protection,
+        random_state=options.seed,
+        device=options.device,
+        callbacks=[ProgressBar(cls.__name__, transient=True, estimate=True)],
+    )
+    return generator, encoder
 
 
 def hint_at_few_values(table: pd.DataFrame) -> None:
     """Name the integer columns that are likely to be categories."""
-    integer_columns = [name for name in table if types.is_integer_dtype(table[name].dtype)]
-    columns_with_few_values = [
-        str(name) for name in integer_columns if 1 < table[name].nunique() <= _FEW
-    ]
-    if columns_with_few_values:
+    integers = table[[name for name in table if types.is_integer_dtype(table[name].dtype)]]
+    names = [str(name) for name, n_values in integers.nunique().items() if 1 < n_values <= _FEW]
+    if names:
         echo_on_terminal(
-            f"{list_names(columns_with_few_values)} are treated as numbers, although they have few "
+            f"{list_names(names)} are treated as numbers, although they have few "
             "values; if they are categories, name them in --discrete"
         )
-
-
-def make_generator(
-    options: GeneratorOptions, protection: Mapping[str, Any], rules: Any, **settings: Any
-) -> Any:
-    """Create the generator that the options describe; None stands for the generator's default."""
-    classes = {name.lower(): cls for name, cls in find_generators().items()}
-    cls = classes[options.model or "tabflow"]
-    settings |= {"epochs": options.epochs, "max_time": options.max_time, "constraints": rules}
-    parameters = {name: value for name, value in settings.items() if value is not None}
-    bar = ProgressBar(cls.__name__, transient=True, estimate=True)
-    return cls(
-        **parameters,
-        **protection,
-        random_state=options.seed,
-        device=options.device,
-        callbacks=[bar],
-    )
 
 
 # ---- Training that Ctrl-C can end early, and its files -------------------------------------------
@@ -244,31 +191,26 @@ class TrainingRun(Callback):
 
     def save(self, path: Path | None, forms: FileFormat) -> None:
         """Save the generator, unless no ``path`` is given."""
-        if path is None:
-            return
-        path = self.place(path)
-        save_generator(self.generator, path, forms)
-        self.add("the generator", path)
+        if path is not None:
+            path = self.place(path)
+            save_generator(self.generator, path, forms)
+            self.add("the generator", path)
 
     def _report(self) -> str:
-        n_epochs, max_epochs = getattr(self.generator, "n_iter_", None), self._epochs
-        is_trained = n_epochs is not None and not self.interrupted
-        progress = (
-            ""
-            if is_trained or max_epochs is None
-            else f" after {n_epochs or 0} of {max_epochs} epochs"
-        )
-        files = f"; kept: {', '.join(self._kept)}" if self._kept else "; nothing is kept"
+        n_epochs, progress = getattr(self.generator, "n_iter_", None), ""
+        if self._epochs is not None and (n_epochs is None or self.interrupted):
+            progress = f" after {n_epochs or 0} of {self._epochs} epochs"
+        files = f"; kept: {', '.join(self._kept)}" if self._kept else ""
         if self.checkpoint is not None and self.checkpoint.exists():
-            files = files.removeprefix("; nothing is kept")
             files += f"; the same command continues from {self.checkpoint}"
-        return progress + files
+        return progress + (files or "; nothing is kept")
 
 
 def save_generator(generator: Any, path: Path | None, forms: FileFormat) -> None:
     """Save a generator, unless no ``path`` is given."""
     if path is not None:
-        write_whole(path, lambda temporary_path: save_with_format(generator, temporary_path, forms))
+        with writing(path):
+            save_with_format(generator, path, forms)
         echo_on_terminal(f"Wrote the generator to {path}")
 
 
@@ -303,39 +245,31 @@ def write_sample(
     in_parts: bool = True,
 ) -> pd.DataFrame | None:
     """Sample rows and write them to a file; returns them unless they were written in parts."""
+    making = spinner(f"Making {counted(n_rows, 'row')}")
     if in_parts and is_streamed(out, options):
-        _stream_rows(generator, forms, n_rows, options.seed, out)
+        with making, refusals(), writing(out):
+            _stream_rows(generator, forms, n_rows, options.seed, out)
         return None
     check_size(n_rows, generator.n_features_in_)
     conditions = parse_conditions(options.condition, generator.encoder_, forms)
     shares = parse_shares(options.shares, generator.encoder_, forms, conditions)
-    shortfall = ""
-    with spinner(f"Making {counted(n_rows, 'row')}"), refusals():
-        table: pd.DataFrame
-        try:
-            table = generator.sample(
-                n_rows, conditions=conditions, shares=shares, random_state=options.seed
-            )
-        except ShortfallError as error:
-            table = error.rows
-            shortfall = (
-                f"only {len(table):,} of {counted(n_rows, 'row')} that meet the conditions were "
-                "found"
-            )
-            if not len(table):
-                raise UserError(f"{shortfall}; relax the conditions") from error
-        write_table(table, forms, out)
-    if shortfall:
-        raise UserError(f"{shortfall}; they are in {out}. Ask for fewer, or relax the conditions")
+    with making, refusals(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "only .* were asked for", UserWarning)
+        requests = {"conditions": conditions, "shares": shares, "on_shortfall": "return"}
+        table: pd.DataFrame = generator.sample(n_rows, **requests, random_state=options.seed)
+        if len(table) or not n_rows:
+            write_table(table, forms, out)
+    if len(table) < n_rows:
+        way = f"they are in {out}. Ask for fewer, or relax the conditions"
+        raise UserError(
+            f"only {len(table):,} of {counted(n_rows, 'row')} that meet the conditions were found; "
+            f"{way if len(table) else 'relax the conditions'}"
+        )
     return table
 
 
 def _stream_rows(generator: Any, forms: FileFormat, n_rows: int, seed: int, out: Path) -> None:
     """Sample rows and write them to a Parquet file in parts."""
-    with spinner(f"Making {counted(n_rows, 'row')}"), refusals():
-        try:
-            with parquet_parts(out) as file:
-                writer = RowWriter(generator.rules_, file, partial(as_parquet, forms=forms))
-                generator._stream_rows(writer, n_rows, seed)
-        except OSError as error:
-            raise cannot_write(out, error) from error
+    with parquet_parts(out) as file:
+        writer = RowWriter(generator.rules_, file, partial(as_parquet, forms=forms))
+        generator._stream_rows(writer, n_rows, seed)

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from combutab.cli import _options
 from combutab.cli._console import UserError, echo_on_terminal, refusals, spinner, warn
 from combutab.core.text import counted, list_names
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,46 +37,35 @@ def impute(options: ImputeOptions) -> None:
     Each missing cell is drawn at random, given the other cells of its row. If Ctrl-C interrupts the
     training, the cells are filled by the generator as trained so far. A file that exists already is
     then kept: "-interrupted" is added to the name of the new one.
+
+    Example: combutab impute customers.csv -o complete.csv
     """
-    started = time.perf_counter()
-    data, out, model_file = options.data, options.out, options.model_file
-    n_draws = options.n_draws
+    out, model_file, n_draws = options.out, options.model_file, options.n_draws
     paths = [out]
     if n_draws > 1:
         paths = [_options.path_beside(out, str(i + 1)) for i in range(n_draws)]
     _check_impute_options(options, paths)
-    reading = options.reading
 
     from combutab.cli import _files
 
     model_format = None if model_file is None else _files.read_format(model_file)
-    table, forms, discrete_columns = _files.read_to_learn(
-        data, reading, options.drop, options.discrete, model_format
-    )
-    forms.guarded = options.guard_formulas
-    _files.hint_before_learning(table, reading, forms, out)
+    table, forms, discrete_columns = _files.read_to_learn(options, model_format)
+    _files.hint_at_odd_columns(table, options.reading, identifiers=False)
+    _files.hint_at_formulas(table, forms, out)
     n_missing = int(table.isna().to_numpy().sum())
     if not n_missing:
-        raise UserError(f"{data} has no missing cells to fill")
+        raise UserError(f"{options.data} has no missing cells to fill")
 
     from combutab.cli import _generators
-    from combutab.core.device import resolve_device
 
-    constraints = _generators.read_rules(options.constraints)
-    _files.check_device(options.device)
+    device = _files.find_device(options.device)
     if model_file is not None:
-        generator, _ = _generators.load_generator(model_file, options.device)
+        generator, *_ = _generators.load_generator(model_file, options.device)
     else:
-        protection = _generators.read_protection(
-            options.min_frequency, options.identifiers, table.columns
-        )
-        encoder = _generators.probe(
-            table, discrete_columns, protection, to_save=options.save is not None
-        )
-        generator = _generators.make_generator(options, protection, constraints)
+        generator, encoder = _generators.make_generator(options, table, discrete_columns)
         echo_on_terminal(
-            f"{data.name}: {n_missing:,} of {table.size:,} cells are missing; "
-            f"{type(generator).__name__} on {resolve_device(options.device)}"
+            f"{options.data.name}: {n_missing:,} of {table.size:,} cells are missing; "
+            f"{type(generator).__name__} on {device}"
         )
         if not discrete_columns:
             _generators.hint_at_few_values(table)
@@ -91,13 +75,21 @@ def impute(options: ImputeOptions) -> None:
             run.fit(table, encoder.discrete_columns)
             run.save(options.save, forms)
         paths = [run.place(path) for path in paths]
-        tables = _fill(generator, table, n_draws, options.seed)
+        with spinner("Filling cells"), refusals():
+            imputed = generator.impute(table, n_draws=n_draws, random_state=options.seed)
+        tables = [imputed] if n_draws == 1 else imputed
+        n_left = tables[0].isna().sum()
+        if n_left.any():
+            names = [str(name) for name in n_left.index[n_left > 0]]
+            warn(
+                f"{n_left.sum():,} cells of {list_names(names)} are still missing, because the "
+                "generator has no values for them"
+            )
         for filled_table, path in zip(tables, paths, strict=True):
             _files.write_table(filled_table, forms, path)
             run.add("the filled table", path)
         written_files = paths[0] if n_draws == 1 else f"{paths[0]} to {paths[-1]}"
-        seconds = time.perf_counter() - started
-        echo_on_terminal(f"Filled {counted(n_missing, 'cell')}: {written_files} ({seconds:.1f} s)")
+        options.echo_done(f"Filled {counted(n_missing, 'cell')}: {written_files}")
 
 
 def _check_impute_options(options: ImputeOptions, paths: list[Path]) -> None:
@@ -105,30 +97,12 @@ def _check_impute_options(options: ImputeOptions, paths: list[Path]) -> None:
     model_file = options.model_file
     fields = ("model", "discrete", "min_frequency", "identifiers", "epochs", "max_time")
     if model_file is not None:
-        for option in _options.given_options(options, *fields, "constraints", "save"):
+        for option in options.changed(*fields, "constraints", "save"):
             raise UserError(
                 f"{option} applies to training, but {model_file} is trained already; leave "
                 f"{option} or --model-file out"
             )
-    _options.check_ending(options.out)
     inputs = {"DATA": options.data, "--model-file": model_file}
     inputs["--constraints"] = options.constraints
-    _options.check_outputs({"--save": options.save}, inputs)
-    for path in paths:
-        _options.check_outputs({"OUT": path}, inputs | {"--save": options.save})
-    _options.check_replaceable("--save", options.save)
-
-
-def _fill(generator: Any, table: pd.DataFrame, n_draws: int, seed: int) -> list[pd.DataFrame]:
-
-    with spinner("Filling cells"), refusals():
-        imputed = generator.impute(table, n_draws=n_draws, random_state=seed)
-    tables: list[pd.DataFrame] = [imputed] if n_draws == 1 else imputed
-    n_missing = tables[0].isna().sum()
-    if n_missing.any():
-        names = [str(name) for name in n_missing.index[n_missing > 0]]
-        warn(
-            f"{n_missing.sum():,} cells of {list_names(names)} are still missing, "
-            "because the generator has no values for them"
-        )
-    return tables
+    outputs = {"--save": options.save} | {str(path): path for path in paths}
+    _options.check_outputs(outputs, inputs, table=options.out, model=options.save)

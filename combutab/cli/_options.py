@@ -11,23 +11,24 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import wraps
 from inspect import Signature, signature
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
-from combutab.cli._console import UserError
+from combutab.cli._console import UserError, echo_on_terminal
 from combutab.core.metrics import METRICS, metric_names
 from combutab.core.text import no_column, parse_seconds
 from combutab.core.textfile import SEPARATORS, Reading, usual_separator
 
 GENERATORS = ["ctgan", "tabflow", "tvae"]  # of combutab.generators, which takes seconds to import
-Options = TypeVar("Options")
 # A line of a docstring such as "seed : NUMBER, default 0"; the metavar and the default are optional
 _ENTRY = re.compile(r"(\w+)(?: : (.+?))?(?:, default (.+))?")
 _LAST_GROUPS = ("Computation", "Reading the file")
@@ -71,7 +72,7 @@ class SharedOptions:
     """
 
 
-def command_of(run: Callable[[Options], None]) -> Callable[..., None]:
+def command_of(run: Callable[[Any], None]) -> Callable[..., None]:
     """Turn a function of one dataclass into a command; the dataclass's fields become its options.
 
     The fields of the class itself come before those of its bases, and the groups that most commands
@@ -93,67 +94,73 @@ def command_of(run: Callable[[Options], None]) -> Callable[..., None]:
     def command(**values: Any) -> None:
         run(cls(**values))
 
-    groups = {name: descriptions[name].group for name in descriptions}
-    parameters.sort(key=lambda p: (groups.get(p.name) in _LAST_GROUPS, p.name in shared))
+    groups = {name: settings["rich_help_panel"] for name, settings in descriptions.items()}
+    parameters.sort(key=lambda p: (groups[p.name] in _LAST_GROUPS, p.name in shared))
     command.__dict__["__signature__"] = Signature(parameters)
     command.__annotations__ = annotations
     return command
 
 
-@dataclass(frozen=True)
-class Description:
-    """The description of an option: its group, metavar, default in words, and text."""
-
-    group: str | None
-    metavar: str | None
-    default: str | None
-    text: str
-
-
-def read_descriptions(*classes: type) -> dict[str, Description]:
-    """Read the descriptions of options in docstrings; those of later classes replace earlier ones.
+def read_descriptions(*classes: type) -> dict[str, dict[str, Any]]:
+    """Read the settings of options in docstrings; those of later classes replace earlier ones.
 
     A docstring has sections, which are the groups of the help, with an entry for each option.
 
-    >>> read_descriptions(SharedOptions)["drop_missing_target"].text
+    >>> read_descriptions(SharedOptions)["drop_missing_target"]["help"]
     'Leave out the rows in which the target is missing.'
     """
-    descriptions: dict[str, Description] = {}
+    descriptions: dict[str, dict[str, Any]] = {}
     for cls in classes:
         lines = inspect.cleandoc(cls.__doc__ or "").splitlines()
-        group, name = None, ""
+        settings: dict[str, Any] = {}
         for line, next_line in zip(lines, [*lines[1:], ""], strict=True):
-            entry = _ENTRY.fullmatch(line)
             if line and set(next_line) == {"-"}:
-                group = line
+                settings = {"rich_help_panel": None if line == "Options" else line}
             elif line.startswith("    "):
-                text = f"{descriptions[name].text} {line.strip()}".lstrip()
-                descriptions[name] = replace(descriptions[name], text=text)
-            elif group and entry:
+                words = re.sub("|".join(_LISTS), lambda word: _LISTS[word[0]], line.strip())
+                settings["help"] = f"{settings['help']} {words}".lstrip()
+            elif settings and (entry := _ENTRY.fullmatch(line)):
                 name, metavar, default = entry.groups()
-                descriptions[name] = Description(group, metavar, default, "")
-    for name, description in descriptions.items():
-        text = re.sub("|".join(_LISTS), lambda word: _LISTS[word[0]], description.text)
-        descriptions[name] = replace(description, text=text)
+                settings = descriptions[name] = {**settings, "help": ""}
+                settings |= {"metavar": metavar or " ", "show_default": default or True}
     return descriptions
 
 
-def _describe_option(name: str, annotation: Any, description: Description) -> Any:
+def _describe_option(name: str, annotation: Any, settings: Mapping[str, Any]) -> Any:
     """Add a description to the annotation of an option or argument."""
-    settings = [value for value in get_args(annotation) if hasattr(value, "param_decls")]
+    options = [value for value in get_args(annotation) if hasattr(value, "param_decls")]
     kind = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
-    option: Any = copy(settings[0]) if settings else typer.Option()
+    option: Any = copy(options[0]) if options else typer.Option()
     if kind is bool:  # a flag without its opposite, such as --no-refit, and without a value
         option.param_decls = (f"--{name.replace('_', '-')}",)
-    option.help, option.metavar = description.text, description.metavar or " "
-    option.show_default = description.default or True
-    option.rich_help_panel = None if description.group == "Options" else description.group
+    option.__dict__.update(settings)
     return Annotated[kind, option]
 
 
-def given_options(options: Any, *names: str) -> list[str]:
-    """List the options among these fields that have a value."""
-    return [f"--{name.replace('_', '-')}" for name in names if getattr(options, name) is not None]
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Base of the options of a command, which also times it."""
+
+    started: float = field(default_factory=time.perf_counter, init=False)
+
+    @property
+    def seconds(self) -> str:
+        """The time since the command started."""
+        return f"{time.perf_counter() - self.started:.1f} s"
+
+    def echo_done(self, text: str) -> None:
+        """Print a result on a terminal, with the time since the command started."""
+        echo_on_terminal(f"{text} ({self.seconds})")
+
+    def changed(self, *names: str) -> dict[str, Any]:
+        """Return the options among these fields that do not have their default, with the values."""
+        defaults = {option.name: option.default for option in fields(self)}
+        values = {name: getattr(self, name) for name in names}
+        return {
+            f"--{name.replace('_', '-')}": value
+            for name, value in values.items()
+            if value != defaults[name]
+        }
 
 
 # ---- Values of options ---------------------------------------------------------------------------
@@ -166,16 +173,20 @@ def generator_names() -> list[str]:
     return sorted(name.lower() for name in names if name != "PrivateSynthesizer")  # see --epsilon
 
 
-def one_of(names: Sequence[str], name: str | None) -> str | None:
-    """Find the value of an option in a list of lower-case names, in upper or lower case."""
-    if name is not None and name.lower() not in names:
-        raise typer.BadParameter(f"{name!r} is not one of {', '.join(map(repr, names))}.")
-    return name and name.lower()
+def one_of(*names: str) -> Callable[[str | None], str | None]:
+    """Return a function that finds the value of an option in a list, in upper or lower case."""
+
+    def find(name: str | None) -> str | None:
+        if name is not None and name.lower() not in names:
+            raise typer.BadParameter(f"{name!r} is not one of {', '.join(map(repr, names))}.")
+        return name and name.lower()
+
+    return find
 
 
 def choice(*names: str) -> Any:
     """Declare an option that takes one of these names."""
-    return typer.Option(callback=lambda name: one_of(names, name))
+    return typer.Option(callback=one_of(*names))
 
 
 def _check_split(text: str) -> str:
@@ -187,7 +198,7 @@ def _check_split(text: str) -> str:
 
 
 def _generator_name(name: str | None) -> str | None:
-    return one_of(generator_names(), name)
+    return one_of(*generator_names())(name)
 
 
 def _parse_time(text: str | None) -> float | None:
@@ -207,23 +218,18 @@ def _parse_mark(text: str | None) -> str | None:
 
 
 def _parse_thousands(text: str | None) -> str | None:
-    return one_of((".", ",", "'", " "), _parse_mark(text))
+    return one_of(".", ",", "'", " ")(_parse_mark(text))
 
 
-def read_frequency(min_frequency: float | None) -> float:
-    """Read --min-frequency: a number of rows as an integer, or a fraction; by default 5.
-
-    >>> read_frequency(5.0), read_frequency(0.01), read_frequency(None)
-    (5, 0.01, 5)
-    """
-    if min_frequency is None:
-        return 5
-    number: float = int(min_frequency) if min_frequency.is_integer() else min_frequency
-    if 0 < number < 1 or (isinstance(number, int) and number >= 1):
+def _read_frequency(number: float | None) -> float | None:
+    """Read a number of rows as an integer, or a share of the rows."""
+    if number is None or 0 < number < 1:
         return number
-    raise UserError(
-        f"--min-frequency {min_frequency:g} is not possible; give a whole number of rows, at "
-        "least 1, or a share of the rows between 0 and 1"
+    if number >= 1 and float(number).is_integer():
+        return int(number)
+    raise typer.BadParameter(
+        f"{number:g} is not possible; give a whole number of rows, at least 1, or a share of the "
+        "rows between 0 and 1."
     )
 
 
@@ -240,6 +246,8 @@ Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1)]
 Task = Annotated[str, choice("auto", "classification", "regression")]
 Split = Annotated[str, typer.Option(callback=_check_split)]
 Time = Annotated[str | None, typer.Option(callback=_parse_time)]
+Frequency = Annotated[float, typer.Option(callback=_read_frequency)]
+OptionalFrequency = Annotated[float | None, typer.Option(callback=_read_frequency)]
 Decimal = Annotated[str | None, choice(".", ",")]
 Mark = Annotated[str | None, typer.Option(callback=_parse_mark)]
 Thousands = Annotated[str | None, typer.Option(callback=_parse_thousands)]
@@ -247,7 +255,7 @@ Generator = Annotated[str | None, typer.Option(callback=_generator_name)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReadOptions:
+class ReadOptions(Options):
     """Options for reading the file of a table.
 
     Reading the file
@@ -288,20 +296,13 @@ class ReadOptions:
             if decimal == self.thousands:
                 raise UserError(f"--decimal and --thousands cannot both be {decimal}")
             decimal = "," if self.thousands == "." else "."
-        return Reading(
-            self.sep,
-            decimal,
-            self.encoding,
-            self.thousands,
-            self.header_row,
-            self.sheet,
-            tuple(self.missing or ()),
-            tuple(self.not_missing or ()),
-        )
+        values: Any = {option.name: getattr(self, option.name, None) for option in fields(Reading)}
+        marks = {name: tuple(values[name] or ()) for name in ("missing", "not_missing")}
+        return Reading(**values | marks | {"decimal": decimal})
 
 
 @dataclass(frozen=True, kw_only=True)
-class RowOptions:
+class RowOptions(Options):
     """Options for sampling rows from a generator.
 
     Rows
@@ -366,18 +367,13 @@ class GeneratorOptions(ReadOptions):
     max_time: Time = None
     discrete: Columns = None
     identifiers: Columns = None
-    min_frequency: float | None = None
+    min_frequency: OptionalFrequency = None
     drop: Columns = None
     constraints: Path | None = None
     save: Path | None = None
     guard_formulas: bool = False
     seed: Seed = 0
     device: str = "auto"
-
-    @property
-    def named_identifiers(self) -> list[str] | None:
-        """The columns that --identifiers names, or None for "none" and without the option."""
-        return None if self.identifiers == ["none"] else self.identifiers
 
 
 # ---- Checks that results can be written, before they are computed --------------------------------
@@ -387,29 +383,33 @@ def check_outputs(
     outputs: Mapping[str, Path | None],
     inputs: Mapping[str, Path | None],
     *,
+    table: Path | None = None,
+    model: Path | None = None,
     make_folders: bool = False,
 ) -> None:
     """Check that files can be written, and that no file is another output or an input.
 
-    Raises UserError with the name of the option.
+    ``table`` and ``model`` are outputs of these kinds: a table needs a known ending, and a model
+    replaces only another one. Raises UserError with the name of the option.
     """
+    if table is not None:
+        _check_ending(table)
     paths = {name: path for name, path in inputs.items() if path is not None}
     for name, path in outputs.items():
         if path is None:
             continue
-        try:
+        with writing(path):  # an error if the name is not possible for a file
             reason = _reason_against(path, paths, make_folders)
-        except OSError as error:  # the name is not possible for a file
-            raise cannot_write(path, error) from error
         if reason:
             raise UserError(f"cannot write {path}: {reason}")
         check_folder(path.parent)
         paths[name] = path
+    if model is not None and model.exists() and model.stat().st_size:
+        _check_replaceable(model)
 
 
 def _reason_against(path: Path, paths: Mapping[str, Path], make_folders: bool) -> str:
     """Say why a file cannot be written; empty if it can."""
-    folder = path.parent
     if path.is_dir():
         return "it is a directory"
     if path.exists() and not os.access(path, os.W_OK):
@@ -417,33 +417,53 @@ def _reason_against(path: Path, paths: Mapping[str, Path], make_folders: bool) -
     for name, other_path in paths.items():
         if path.resolve() == other_path.resolve():
             return f"it is the same file as {name}; choose another file"
-    if make_folders or folder.is_dir():
+    if make_folders or path.parent.exists():
         return ""
-    if folder.exists():
-        return f"{folder} is not a directory"
-    return f"the folder {folder} does not exist; create it first"
+    return f"the folder {path.parent} does not exist; create it first"
 
 
 def check_folder(folder: Path) -> None:
     """Check that files can be written to a folder, which may not exist yet."""
     from combutab.core.files import check_writable
 
-    existing = folder.absolute()
-    try:
-        while not existing.exists():
-            if existing.is_symlink():
-                raise UserError(f"cannot write to {folder}: {existing} is a broken link")
-            existing = existing.parent
+    with writing(folder):
+        paths = folder.absolute(), *folder.absolute().parents
+        existing = next(path for path in paths if path.exists() or path.is_symlink())
         if not existing.is_dir():
-            raise UserError(f"cannot write to {folder}: {existing} is not a directory")
+            reason = "not a directory" if existing.exists() else "a broken link"
+            raise UserError(f"cannot write to {folder}: {existing} is {reason}")
         check_writable(existing)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Convert an error of the system to UserError."""
+    try:
+        yield
     except OSError as error:
-        raise cannot_write(folder, error) from error
+        raise UserError(f"cannot write to {path}: {error.strerror or error}") from error
 
 
-def cannot_write(path: Path, error: OSError) -> UserError:
-    """Build the error to raise where the system refused to write."""
-    return UserError(f"cannot write to {path}: {error.strerror or error}")
+def _check_ending(path: Path) -> None:
+    """Check that a table can be written to a file of this name, and that Parquet is installed."""
+    if ending(path) == ".parquet":
+        try:
+            import pyarrow  # noqa: F401
+        except ImportError as error:
+            raise UserError("writing Parquet needs pyarrow: pip install pyarrow") from error
+
+
+def _check_replaceable(path: Path) -> None:
+    """Raise UserError if saving a model would replace a table or a checkpoint."""
+    from combutab.core.files import read_model
+
+    try:
+        header, _ = read_model(path, arrays=False)
+        fault = "a checkpoint of a training" if "checkpoint" in header else ""
+    except (OSError, ValueError, KeyError):
+        fault = "not a model file"
+    if fault:
+        raise UserError(f"{path} exists and is {fault}; choose another file, or remove it")
 
 
 # ---- Columns that options name -------------------------------------------------------------------
@@ -473,6 +493,14 @@ def find_columns(option: str, texts: Sequence[str] | None, columns: Iterable[Any
     return list(selected.values())
 
 
+def column_named(option: str, name: str, columns: Iterable[Any]) -> Any:
+    """Find the column of exactly this name, or raise a UserError."""
+    by_text = {str(column): column for column in columns}
+    if name not in by_text:
+        raise UserError(f"{option}: {no_column(name, by_text)}")
+    return by_text[name]
+
+
 def find_target(text: str, columns: Iterable[Any]) -> Any:
     """Find the one column that --target names, or raise a UserError."""
     targets = find_targets(text, columns)
@@ -490,52 +518,12 @@ def find_targets(text: str, columns: Iterable[Any]) -> list[Any]:
     >>> find_targets("a,b", ["a", "b", "c"]), find_targets("a,b", ["a,b", "c"])
     (['a', 'b'], ['a,b'])
     """
-    by_text = {str(column): column for column in columns}
-    names = list(dict.fromkeys(name.strip() for name in text.split(",")))
-    if text in by_text or by_text.keys().isdisjoint(names):
-        names = [text]
-    for name in names:
-        if name not in by_text:
-            raise UserError(f"--target: {no_column(name, by_text)}")
-    return [by_text[name] for name in names]
-
-
-def find_dropped(
-    texts: Sequence[str] | None, columns: Iterable[Any], target: str | None = None
-) -> list[Any]:
-    """Find the columns that --drop names; a target, or all columns, cannot be left out."""
     columns = list(columns)
-    dropped = find_columns("--drop", texts, columns)
-    for name in () if target is None else find_targets(target, columns):
-        if name in dropped:
-            raise UserError(
-                f"--drop leaves out {str(name)!r}, which is the column to predict; remove it from "
-                "--drop"
-            )
-    if len(dropped) == len(columns):
-        raise UserError("--drop leaves out all columns; keep at least one")
-    return dropped
-
-
-CONDITION_FORMS = {
-    "--condition": "COLUMN=VALUE, COLUMN=ONE|OTHER or COLUMN=LOW..HIGH",
-    "--shares": "COLUMN=VALUE:SHARE|VALUE:SHARE, such as city=Rome:0.3|Oslo:0.7 or "
-    "age=..29:40%|30..:60%",
-}
-
-
-def split_condition(option: str, text: str, columns: Iterable[Any]) -> tuple[str, str]:
-    """Split a text at ``=`` into a column's name, which may contain ``=``, and its condition."""
-    parts = text.split("=")
-    if len(parts) == 1:
-        raise UserError(f"{option} {text!r} is not in the form {CONDITION_FORMS[option]}")
-    names = [str(column) for column in columns]
-    for i in range(len(parts) - 1, 0, -1):
-        for name in ("=".join(parts[:i]), "=".join(parts[:i]).strip()):
-            if name in names:
-                return name, "=".join(parts[i:])
-    name = parts[0].strip()
-    raise UserError(f"{option} {text!r}: {no_column(name, names)}")
+    known_names = set(map(str, columns))
+    names = list(dict.fromkeys(name.strip() for name in text.split(",")))
+    if text in known_names or known_names.isdisjoint(names):
+        names = [text]
+    return [column_named("--target", name, columns) for name in names]
 
 
 # ---- Files that options name ---------------------------------------------------------------------
@@ -572,30 +560,3 @@ def path_beside(path: Path, word: str) -> Path:
         ending_length = len(path.suffix)
     stem = path.name[: len(path.name) - ending_length]
     return path.with_name(f"{stem}-{word}{path.name[len(stem) :]}")
-
-
-def check_ending(path: Path) -> None:
-    """Check that a table can be written to a file of this name.
-
-    Raises UserError if the ending is unknown, or if the library for Parquet is not installed.
-    """
-    if ending(path) == ".parquet":
-        try:
-            import pyarrow  # noqa: F401
-        except ImportError as error:
-            raise UserError("writing Parquet needs pyarrow: pip install pyarrow") from error
-
-
-def check_replaceable(option: str, path: Path | None) -> None:
-    """Raise UserError if saving a model would replace a table or a checkpoint."""
-    if path is None or not path.exists() or path.stat().st_size == 0:
-        return
-    from combutab.core.files import read_model
-
-    try:
-        header, _ = read_model(path, arrays=False)
-        fault = "is a checkpoint of a training" if "checkpoint" in header else ""
-    except (OSError, ValueError, KeyError):
-        fault = "is not a model file"
-    if fault:
-        raise UserError(f"{option}: {path} exists and {fault}; choose another file, or remove it")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from combutab.cli import _options
-from combutab.cli._console import UserError, echo, echo_on_terminal, refusals
+from combutab.cli._console import UserError, echo, refusals
 from combutab.core.text import counted
 
 if TYPE_CHECKING:
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
     from combutab.datasets.formats import FileFormat
 
-_LOOKS = "reads rows without noise, which breaks the guarantee of --epsilon; leave it out"
-_UNUSED = "has no effect with --epsilon; leave it out"
+# Options that read rows without noise, and options that a private generator does not have
+_LOOKING = ("report", "suggest_constraints", "holdout")
+_UNUSED = ("model", "activation", "min_frequency", "max_time", "batch_size", "checkpoint", "device")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,24 +62,20 @@ class PrivateOptions(_options.RowOptions, _options.GeneratorOptions):
     rows_per_person: _options.OptionalCount = None
 
 
-def check_private_options(
-    options: PrivateOptions, looking: Sequence[str], unused: Sequence[str]
-) -> None:
-    """Raise UserError if options need --epsilon, or if they break its guarantee.
-
-    ``looking`` lists the options in use that read rows without noise, ``unused`` those that have no
-    effect with --epsilon.
-    """
-    fields = ("delta", "bounds", "categories", "person", "rows_per_person")
-    private = _options.given_options(options, *fields)
+def check_private_options(options: PrivateOptions) -> None:
+    """Raise UserError if options need --epsilon, or if they break its guarantee."""
     if options.epsilon is None:
-        if private:
-            raise UserError(f"{private[0]} is for a differentially private generator: --epsilon 1")
+        for option in options.changed("delta", "bounds", "categories", "person", "rows_per_person"):
+            raise UserError(f"{option} is for a differentially private generator: --epsilon 1")
         return
-    for option in looking:
-        raise UserError(f"{option} {_LOOKS}")
-    for option in unused:
-        raise UserError(f"{option} {_UNUSED}")
+    for option in options.changed(*_LOOKING):
+        raise UserError(
+            f"{option} reads rows without noise, which breaks the guarantee of --epsilon; leave "
+            "it out"
+        )
+    for option, value in options.changed(*_UNUSED).items():
+        if (option, value) != ("--device", "cpu"):
+            raise UserError(f"{option} has no effect with --epsilon; leave it out")
     if options.rows_per_person is not None and options.person is None:
         raise UserError("--rows-per-person needs --person COLUMN")
     for text in options.bounds or ():
@@ -99,21 +96,24 @@ def read_bounds(texts: Sequence[str] | None, table: pd.DataFrame) -> dict[Any, t
     bounds: dict[Any, tuple[Any, Any]] = {}
     for text in texts or ():
         name, _, value = text.rpartition("=")
-        bound_pair: list[Any] = value.split("..")
-        column = _find_column("--bounds", name, table)
-        kind = getattr(table[column].dtype, "kind", "O")
-        if len(bound_pair) != 2 or not all(bound.strip() for bound in bound_pair):
+        column, ends = _options.column_named("--bounds", name, table), value.split("..")
+        if len(ends) != 2 or not all(map(str.strip, ends)):
             raise UserError(f"--bounds {text} is not COLUMN=LOW..HIGH, such as age=0..120")
-        if kind in "iuf":
-            try:
-                bound_pair = [int(bound) if kind in "iu" else float(bound) for bound in bound_pair]
-            except ValueError as error:
-                number_kind = "whole numbers" if kind in "iu" else "numbers"
-                raise UserError(
-                    f"--bounds {text}: {name} has {number_kind}, so give such bounds"
-                ) from error
-        bounds[column] = (bound_pair[0], bound_pair[1])
+        low, high = _read_values(f"--bounds {text}: {name}", ends, table[column])
+        bounds[column] = (low, high)
     return bounds
+
+
+def _read_values(name: str, texts: list[str], column: pd.Series) -> list[Any]:
+    """Read texts as numbers, if the column has numbers."""
+    kind = getattr(column.dtype, "kind", "O")
+    if kind not in "iuf":
+        return texts
+    try:
+        return [int(text) if kind in "iu" else float(text) for text in texts]
+    except ValueError as error:
+        numbers = "whole numbers" if kind in "iu" else "numbers"
+        raise UserError(f"{name} has {numbers}, so give such values") from error
 
 
 def read_categories(texts: Sequence[str] | None, table: pd.DataFrame) -> dict[Any, list[Any]]:
@@ -125,41 +125,22 @@ def read_categories(texts: Sequence[str] | None, table: pd.DataFrame) -> dict[An
     """
     categories: dict[Any, list[Any]] = {}
     for text in texts or ():
-        if "=" not in text:
-            try:
-                lists = json.loads(Path(text).read_text("utf-8"))
-            except (OSError, ValueError) as error:
-                raise UserError(f"--categories {text} cannot be read as JSON: {error}") from error
-            if not isinstance(lists, dict) or not all(
-                isinstance(cell, list) for cell in lists.values()
-            ):
-                raise UserError(
-                    f'--categories {text} must hold lists by column, such as {{"city": ["Rome"]}}'
-                )
-            categories |= {
-                _find_column("--categories", column_name, table): cell
-                for column_name, cell in lists.items()
-            }
+        name, equals, value = text.partition("=")
+        if equals:
+            column = _options.column_named("--categories", name, table)
+            values = _read_values(f"--categories {text}: {name}", value.split("|"), table[column])
+            categories[column] = values
             continue
-        name, _, value = text.partition("=")
-        column = _find_column("--categories", name, table)
-        values: list[Any] = value.split("|")
-        if getattr(table[column].dtype, "kind", "O") in "iuf":
-            try:
-                values = [float(cell) if "." in cell else int(cell) for cell in values]
-            except ValueError as error:
-                raise UserError(
-                    f"--categories {text}: {name} has numbers, so give numbers"
-                ) from error
-        categories[column] = values
+        try:
+            lists = dict(json.loads(Path(text).read_text("utf-8")))
+        except (OSError, ValueError, TypeError) as error:
+            raise UserError(
+                f"--categories {text} cannot be read as JSON with a list for each column, such as "
+                f'{{"city": ["Rome"]}}: {error}'
+            ) from error
+        for name, values in lists.items():
+            categories[_options.column_named("--categories", name, table)] = values
     return categories
-
-
-def _find_column(option: str, name: str, table: pd.DataFrame) -> Any:
-    columns = _options.find_columns(option, [name], table.columns)
-    if len(columns) != 1:
-        raise UserError(f"{option} {name} must name one column")
-    return columns[0]
 
 
 def describe_promise(epsilon: float, delta: float, unit: str) -> str:
@@ -184,7 +165,7 @@ def synthesize(
     from combutab.cli import _generators
     from combutab.generators import PrivateSynthesizer
 
-    identifiers = options.named_identifiers
+    identifiers = None if options.identifiers == ["none"] else options.identifiers
     parameters: dict[str, Any] = {
         "epsilon": options.epsilon,
         "delta": options.delta,
@@ -196,17 +177,15 @@ def synthesize(
         "constraints": _generators.read_rules(options.constraints),
         "random_state": options.seed,
     }
-    person_column = (
-        None if options.person is None else _find_column("--person", options.person, table)
-    )
+    parameters = {name: value for name, value in parameters.items() if value is not None}
+    person = options.person
+    if person is not None:
+        person = _options.column_named("--person", person, table)
     with refusals(ValueError, TypeError, ImportError):
-        model = PrivateSynthesizer(
-            **{name: value for name, value in parameters.items() if value is not None}
-        )
-        model.fit(table, person=person_column, discrete_columns=discrete or "auto")
+        model = PrivateSynthesizer(**parameters)
+        model.fit(table, person=person, discrete_columns=discrete or "auto")
     _generators.save_generator(model, options.save, forms)
     n_rows = model.n_rows_ if options.rows is None else options.rows
     _generators.write_sample(model, forms, options, n_rows, options.out)
-    echo_on_terminal(f"Wrote {counted(n_rows, 'row')} to {options.out}")
-    unit = "row" if person_column is None else "person"
-    echo(describe_promise(model.epsilon_, model.delta_, unit))
+    options.echo_done(f"Wrote {counted(n_rows, 'row')} to {options.out}")
+    echo(describe_promise(model.epsilon_, model.delta_, "row" if person is None else "person"))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 from combutab.cli import _options
-from combutab.cli._console import echo_on_terminal
 from combutab.core.text import counted
 
 
@@ -34,17 +32,16 @@ def sample(options: SampleOptions) -> None:
     """Sample synthetic rows from a generator that `combutab synth` has saved.
 
     The same --rows, --condition, --shares and --seed as in `combutab synth` give the same table.
+
+    Example: combutab sample generator.safetensors -o more.csv --rows 5000
     """
-    started = time.perf_counter()
     out = options.out
-    _options.check_ending(out)
-    _options.check_outputs({"OUT": out}, {"MODEL": options.model})
+    _options.check_outputs({"OUT": out}, {"MODEL": options.model}, table=out)
 
     from combutab.cli import _files, _generators
 
-    _files.check_device(options.device)
-    generator, forms = _generators.load_generator(options.model, options.device)
+    _files.find_device(options.device)
+    generator, forms, _ = _generators.load_generator(options.model, options.device)
     forms.guarded |= options.guard_formulas
     _generators.write_sample(generator, forms, options, options.rows, out)
-    seconds = time.perf_counter() - started
-    echo_on_terminal(f"Wrote {counted(options.rows, 'row')} to {out} ({seconds:.1f} s)")
+    options.echo_done(f"Wrote {counted(options.rows, 'row')} to {out}")

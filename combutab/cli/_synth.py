@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from combutab.cli import _options
 from combutab.cli._console import UserError, echo_on_terminal, hint, refusals
+from combutab.cli._evaluate import evaluate_tables, file_names, write_and_print
 from combutab.cli._private import PrivateOptions, check_private_options, synthesize
 from combutab.core.text import counted
 
@@ -71,54 +71,43 @@ def synth(options: SynthOptions) -> None:
 
     If Ctrl-C interrupts the training, the rows are made by the generator as trained so far. A file
     that exists already is then kept: "-interrupted" is added to the name of the new one.
+
+    Example: combutab synth customers.csv -o synthetic.csv --report report.html
     """
-    started = time.perf_counter()
     _check_synth_options(options)
 
     from combutab.cli import _files
 
-    reading = options.reading
-    table, forms, discrete_columns = _files.read_to_learn(
-        options.data, reading, options.drop, options.discrete
-    )
-    forms.guarded = options.guard_formulas
+    table, forms, discrete_columns = _files.read_to_learn(options)
     if options.epsilon is not None:
         synthesize(table, forms, discrete_columns, options)
         return
-    target = _find_report_target(options, table, discrete_columns)
+    target = options.target
+    if target is not None:
+        target = _options.find_target(target, table.columns)
+    if target not in (None, *discrete_columns) and table[target].count():
+        classify = f"--discrete {shlex.quote(str(target))}"
+        _files.task_of(table[target], "auto", options.data, options.reading, classify)
 
     from combutab.cli import _generators
     from combutab.cli._conditions import check_requests
-    from combutab.core.device import resolve_device
 
-    constraints = _generators.read_rules(options.constraints)
-    _files.check_device(options.device)
-    _files.hint_before_learning(table, reading, forms, options.out)
+    device = _files.find_device(options.device)
+    _files.hint_at_odd_columns(table, options.reading, identifiers=False)
+    _files.hint_at_formulas(table, forms, options.out)
     n_rows = len(table) if options.rows is None else options.rows
     if options.report is not None or not _generators.is_streamed(options.out, options):
         _generators.check_size(n_rows, table.shape[1])
-    protection = _generators.read_protection(
-        options.min_frequency, options.identifiers, table.columns
-    )
-    encoder = _generators.probe(
-        table, discrete_columns, protection, to_save=options.save is not None
-    )
+    generator, encoder = _generators.make_generator(options, table, discrete_columns)
     check_requests(options, encoder, forms, table)
     train, test = table, None
     if options.report is not None:
         train, test = _hold_out(table, options.holdout, target, options.seed)
     _generators.suggest_rules(train, options.suggest_constraints)
-    generator = _generators.make_generator(
-        options,
-        protection,
-        constraints,
-        batch_size=options.batch_size,
-        activation=options.activation,
-    )
     echo_on_terminal(
         f"{options.data.name}: {counted(len(train), 'row')}, {counted(train.shape[1], 'column')} "
         f"({len(encoder.category_counts_)} discrete); {type(generator).__name__} with "
-        f"{generator.activation}, on {resolve_device(options.device)}"
+        f"{generator.activation}, on {device}"
     )
     if not discrete_columns:
         _generators.hint_at_few_values(train)
@@ -131,41 +120,36 @@ def synth(options: SynthOptions) -> None:
             generator, forms, options, n_rows, out, in_parts=options.report is None
         )
         run.add(counted(n_rows, "row"), out)
-        seconds = time.perf_counter() - started
-        echo_on_terminal(f"Wrote {counted(n_rows, 'row')} to {out} ({seconds:.1f} s)")
+        options.echo_done(f"Wrote {counted(n_rows, 'row')} to {out}")
         if options.report is None or run.interrupted:
             return
-        _write_synthetic_report(
-            options,
-            options.report,
-            real_train=train,
-            real_test=test,
-            synthetic=synthetic,
-            target=target,
-            categorical=discrete_columns,
-            generator=generator,
-            min_frequency=protection["min_frequency"],
-        )
+        names = file_names({"real": options.data, "synthetic": options.out})
+        with refusals(UserError, prefix=f"{options.out} is written, but not the report: "):
+            evaluation = evaluate_tables(
+                real_train=train,
+                real_test=test,
+                synthetic=synthetic,
+                target=target,
+                categorical=discrete_columns,
+                generator=generator,
+                min_frequency=generator.min_frequency,
+                made={"Seed of the rows": str(options.seed)},
+                names=names | {"test": f"{names['real']}, held out"},
+                random_state=options.seed,
+            )
+        write_and_print(options, evaluation, options.report)
 
 
 def _check_synth_options(options: SynthOptions) -> None:
     """Check all options that need no table."""
-    _options.check_ending(options.out)
     outputs = {"OUT": options.out, "--save": options.save, "--report": options.report}
     outputs |= {"--checkpoint": options.checkpoint}
     outputs["--suggest-constraints"] = options.suggest_constraints
     inputs = {"DATA": options.data, "--constraints": options.constraints}
-    _options.check_outputs(outputs, inputs)
-    _options.check_replaceable("--save", options.save)
-    looking = _options.given_options(options, "report", "suggest_constraints", "holdout")
-    fields = ("model", "activation", "min_frequency", "max_time", "batch_size", "checkpoint")
-    unused = _options.given_options(options, *fields)
-    if options.device not in ("auto", "cpu"):
-        unused.append("--device")
-    check_private_options(options, looking, unused)
+    _options.check_outputs(outputs, inputs, table=options.out, model=options.save)
+    check_private_options(options)
     if options.report is None:
-        for option in _options.given_options(options, "target", "holdout"):
-            value = options.target if option == "--target" else options.holdout
+        for option, value in options.changed("target", "holdout").items():
             raise UserError(f"{option} {value} needs a report: --report report.html")
     elif options.condition or options.shares:
         raise UserError(
@@ -177,35 +161,6 @@ def _check_synth_options(options: SynthOptions) -> None:
 
 
 # ---- The report, and the rows that are held out for it -------------------------------------------
-
-
-def _find_report_target(
-    options: SynthOptions, table: pd.DataFrame, discrete_columns: list[Any]
-) -> Any:
-    """Find the column that --target names, and check that it can be predicted."""
-    from combutab.cli import _files
-
-    if options.target is None:
-        return None
-    target = _options.find_target(options.target, table.columns)
-    if target not in discrete_columns and table[target].count():
-        classify = f"--discrete {shlex.quote(options.target)}"
-        _files.task_of(table[target], "auto", options.data, options.reading, classify)
-    return target
-
-
-def _write_synthetic_report(options: SynthOptions, path: Path, **arguments: Any) -> None:
-    from combutab.cli._evaluate import evaluate_tables, file_names, write_and_print
-
-    names = file_names({"real": options.data, "synthetic": options.out})
-    with refusals(UserError, prefix=f"{options.out} is written, but not the report: "):
-        evaluation = evaluate_tables(
-            **arguments,
-            made={"Seed of the rows": str(options.seed)},
-            names=names | {"test": f"{names['real']}, held out"},
-            random_state=options.seed,
-        )
-    write_and_print(evaluation, path)
 
 
 def _hold_out(

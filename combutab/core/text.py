@@ -113,6 +113,25 @@ def one_line(error: object) -> str:
     return " ".join(str(error).split())
 
 
+def align_columns(columns: Mapping[str, Iterable[object]], number_format: str) -> str:
+    """Write a table as text: the first column is aligned left, the others right.
+
+    >>> print(align_columns({"name": ["a", "b c"], "size": [0.12345, 10.0]}, ".3g"))
+    name   size
+    a     0.123
+    b c      10
+    """
+    cells = [
+        [name, *(format(v, number_format) if isinstance(v, float) else one_line(v) for v in values)]
+        for name, values in columns.items()
+    ]
+    widths = [max(map(len, column)) for column in cells]
+    return "\n".join(
+        "  ".join([first.ljust(widths[0]), *map(str.rjust, texts, widths[1:])]).rstrip()
+        for first, *texts in zip(*cells, strict=True)
+    )
+
+
 # ---- Durations in numbers and text ---------------------------------------------------------------
 
 _DURATIONS = {"s": 1.0, "min": 60.0, "h": 3600.0}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from combutab.core.predictions import class_labels, class_positions, predict_labels
 from combutab.core.rng import RandomState, as_generator
+from combutab.core.text import align_columns
 from combutab.estimators import TableModule
 from combutab.inspection._columns import Outputs, as_frame, predicted, sampled_rows
 from combutab.nn import TableNetwork
@@ -56,6 +57,22 @@ class Attributions:
     def __repr__(self) -> str:
         n_rows, n_columns = self.values.shape
         return f"Attributions(n_rows={n_rows}, n_columns={n_columns}, method={self.method!r})"
+
+    def __str__(self) -> str:
+        parts = []
+        for i, (label, rows) in enumerate(self.table.groupby("row", sort=False)):
+            values = [
+                f"{value:.6g}" if isinstance(value, float) else str(value).removesuffix(" 00:00:00")
+                for value in rows["value"]
+            ]
+            columns: dict[str, Iterable[object]] = {"column": rows["column"], "value": values}
+            columns["attribution"] = rows["attribution"]
+            parts.append(
+                f"Row {label}: {self.outputs[i]} {self.predictions[i]:.4g} (mean of other rows: "
+                f"{self.base_values[i]:.4g}); contribution of each column to the difference\n\n"
+                f"{align_columns(columns, '.4g')}"
+            )
+        return "\n\n".join(parts)
 
     @property
     def table(self) -> pd.DataFrame:

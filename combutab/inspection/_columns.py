@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ from combutab.core.predictions import (
 from combutab.core.rng import RandomState, as_generator
 from combutab.core.scorers import positive_class
 from combutab.core.scores import as_positive
-from combutab.core.text import counted, known_instead, no_column
+from combutab.core.text import align_columns, counted, known_instead, no_column
 from combutab.evaluation import find_metric
 from combutab.preprocessing import (
     ColumnKind,
@@ -159,6 +159,17 @@ class PermutationImportance:
     def __repr__(self) -> str:
         title = f"PermutationImportance: {self.effect}, {self.n_rows} rows per repeat"
         return f"{title}\n{self.table.head(10)}"
+
+    def __str__(self) -> str:
+        ends = zip(self.table["low"], self.table["high"], strict=True)
+        columns: dict[str, Iterable[object]] = {
+            name: self.table[name] for name in ("column", "importance")
+        }
+        columns["95 % interval"] = [f"{low:.4g} to {high:.4g}" for low, high in ends]
+        return (
+            f"Permutation importance: {self.effect} when a column is shuffled ({self.scoring} "
+            f"{self.score:.4g}, {counted(self.n_rows, 'row')})\n\n{align_columns(columns, '.4g')}"
+        )
 
     @property
     def effect(self) -> str:

@@ -10,7 +10,8 @@ import pandas as pd
 
 from combutab.core.html import ChartRow, interval_chart, result_html
 from combutab.core.metrics import METRICS, Metric
-from combutab.core.text import counted
+from combutab.core.text import counted, format_p
+from combutab.evaluation import interval_words
 from combutab.model_selection._plan import epoch_words
 from combutab.model_selection._sentences import write_advice
 from combutab.model_selection._target import Task
@@ -108,6 +109,31 @@ class ModelComparison:
     def measure(self) -> Metric:
         """The metric with its title, range, unit and direction."""
         return METRICS[self.task][self.metric]
+
+    def formatted(self) -> pd.DataFrame:
+        """Format the summary and the baselines as text, one row per activation, model or baseline.
+
+        The largest mean has four digits.
+        """
+        rows = [*self.summary.to_dict("records"), *self.baselines.to_dict("records")]
+        largest = float(self.summary["mean"].abs().max())
+        digits = int(np.clip(3 - np.floor(np.log10(largest)), 0, 8)) if largest > 0 else 4
+        words = {True: "yes", False: "no", None: ""}
+        table = pd.DataFrame(
+            {
+                self.group: row.get(self.group) or row["baseline"],
+                "mean": f"{row['mean']:,.{digits}f}",
+                "95 % interval": interval_words(row["low"], row["high"], digits)
+                or "same in all folds",
+                "mean rank": f"{row['mean_rank']:.2f}" if "mean_rank" in row else "",
+                "p-value (Holm)": format_p(row["p"]) if i else "",
+                "differs from best": words[bool(row["distinguishable"])],
+                "beats guess": words[row.get("beats_guess")],
+            }
+            for i, row in enumerate(rows)
+        )
+        table.loc[0, "differs from best"] = "(best)" if self.winner else "–"
+        return table if "beats_guess" in self.summary else table.drop(columns="beats guess")
 
     def __repr__(self) -> str:
         return f"ModelComparison: {self.measure.title}, {self.design}\n{self.sentences}"

@@ -96,7 +96,7 @@ def run_commands(code: str) -> str:
     from combutab.cli import main
 
     texts = []
-    for line in code.splitlines():
+    for line in code.replace("\\\n", " ").splitlines():
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             status = main(shlex.split(line)[1:])
         if status:

@@ -92,7 +92,7 @@ def test_rows_without_a_target(here, tmp_path, capsys):
         (["--out", "flats.csv"], "it is the same file as DATA"),
         (
             ["--min-frequency", "0"],
-            "--min-frequency 0 is not possible; give a whole number of rows",
+            "'--min-frequency': 0 is not possible; give a whole number of rows",
         ),
     ],
 )

@@ -70,7 +70,7 @@ def test_private_rows_come_with_the_promise_in_words(folder, capsys):
         (["--bounds", "age=0.5..3"], "age has whole numbers"),
         (["--bounds", "agee=0..3"], "agee"),
         (["--categories", "nofile.json"], "is not COLUMN=ONE|OTHER, or a file"),
-        (["--categories", "age=a|b"], "age has numbers"),
+        (["--categories", "age=a|b"], "age has whole numbers"),
         (["--person", "whom"], "whom"),
         (["--rows-per-person", "2"], "needs --person"),
         ([], "bounds of dates and durations are not learned"),

@@ -57,7 +57,7 @@ REFUSED = {
         --out dangling/x -> cannot write to dangling/x: ...dangling is a broken link
         --report real.csv -> cannot write real.csv: it is the same file as DATA
         --report ./taken/../real.csv -> it is the same file as DATA
-        --out o --report o/results.csv -> o/results.csv: it is the same file as results.csv
+        --out o --report o/results.csv -> o/results.csv: it is the same file as --report
         --report taken -> cannot write taken: it is a directory
         --report dangling/r.html -> cannot write to dangling: ...dangling is a broken link
         --report {"r" * 300} -> cannot write to r...: File name too long
@@ -79,8 +79,8 @@ REFUSED = {
         --rows {MANY} -> 100,000,000,000,000,000 rows do not fit into memory
         --discrete nope -> --discrete: there is no column 'nope'; there are 'age', 'city'
         --discrete age,Cit -> --discrete: there is no column 'Cit'; did you mean 'city'?
-        --min-frequency 0 -> --min-frequency 0 is not possible; give a whole number of rows, at
-        --min-frequency 2.5 -> --min-frequency 2.5 is not possible; give a whole number
+        --min-frequency 0 -> '--min-frequency': 0 is not possible; give a whole number of rows, at
+        --min-frequency 2.5 -> '--min-frequency': 2.5 is not possible; give a whole number
         --min-frequency 1000 -> n_samples=...is less than --min-frequency=1000
         --identifiers ages -> --identifiers: there is no column 'ages'; did you mean
         --identifiers age --condition age=3 -> 'age' is an identifier column, whose
@@ -149,12 +149,11 @@ REFUSED = {
         --drop * -> --drop leaves out all columns of REAL
         --task regression -> --task regression needs a column to predict: --target COLUMN
         --target dear --task regression -> the target 'dear' has text that is not numbers: 'yes'
-        --target dear --metric mae -> --metric: 'mae' is a metric of regression
         --test real.csv -> --test real.csv is the same file as REAL; give real rows that
         --test none.csv -> there is no file none.csv
         --model real.csv -> real.csv is not a safetensors file
         --model other -> the model in other cannot make rows; give a file that
-        --min-frequency 0 -> --min-frequency 0 is not possible; give a whole number of rows
+        --min-frequency 0 -> '--min-frequency': 0 is not possible; give a whole number of rows
     """,
     FIT: """
         deer -> did you mean 'dear'
@@ -242,6 +241,8 @@ def test_refused(complaint, command, options, says):
         (f"{SYNTH} --activation reloo", "unknown activation 'reloo' (did you mean 'relu'?)"),
         (f"{SYNTH} --batch-size 64", "pac=10 must divide --batch-size=64: ... --batch-size=60"),
         (f"{EVALUATE} --target dear --learners oracle", "unknown learner 'oracle'"),
+        (f"{EVALUATE} --target dear --metric mae", "--metric: 'mae' is a metric of regression"),
+        (f"{EVALUATE} --target dear --identifiers dear", "'dear' is listed in --identifiers"),
         (f"{FIT} dear --activation rleu", "did you mean 'relu'"),
     ],
 )

@@ -442,6 +442,28 @@ def test_shap_explains_estimators_of_any_table(fitted, name):
     np.testing.assert_allclose(total, estimator(X[:1]), rtol=1e-4)
 
 
+def test_printed_results_list_columns_and_rows():
+    table = pd.DataFrame({"column": ["age", "a\nb"], "importance": [0.25, 0.1]})
+    table = table.assign(low=[0.125, 0.0], high=[0.375, 0.2])
+    importance = PermutationImportance(table, table, "R2", True, 0.9, 200)
+    title, _, *lines = str(importance).splitlines()
+    assert title.endswith("decrease of R2 when a column is shuffled (R2 0.9, 200 rows)")
+    assert [line.split() for line in lines] == [
+        ["column", "importance", "95", "%", "interval"],
+        ["age", "0.25", "0.125", "to", "0.375"],
+        ["a", "b", "0.1", "0", "to", "0.2"],
+    ]
+    values = pd.DataFrame({"age": [1.0], "day": [-2.0]}, index=[7])
+    data = pd.DataFrame({"age": [40.5], "day": [pd.Timestamp("2024-01-31")]}, index=[7])
+    shown = Attributions(values, data, np.array([3.0]), np.array([4.0]), ["rent"], "shapley")
+    title, _, *lines = str(shown).splitlines()
+    assert title.startswith("Row 7: rent 3 (mean of other rows: 4)")
+    assert [line.split() for line in lines[1:]] == [
+        ["day", "2024-01-31", "-2"],
+        ["age", "40.5", "1"],
+    ]
+
+
 def test_reprs_of_results_fit_a_screen():
     rows = pd.DataFrame(np.zeros((200, 30)))
     importance = pd.DataFrame({"column": range(30), "importance": 0.1})

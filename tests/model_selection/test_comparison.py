@@ -216,6 +216,18 @@ def test_a_notebook_shows_a_chart_and_the_words(classified):
 # ---- progress and interrupts -----------------------------------------------------------------
 
 
+def test_formatted_table_has_the_scores_and_tests(classified):
+    table = classified.formatted()
+    rows = [*classified.summary.to_dict("records"), *classified.baselines.to_dict("records")]
+    assert table.iloc[:, 0].tolist() == [r.get("activation") or r["baseline"] for r in rows]
+    assert [float(mean) for mean in table["mean"]] == pytest.approx(
+        [r["mean"] for r in rows], abs=6e-4
+    )
+    assert table["differs from best"][0] in ("(best)", "–")
+    assert set(table["differs from best"][1:]) <= {"yes", "no"}
+    assert table["p-value (Holm)"][0] == ""
+
+
 def test_progress_rises_to_the_end(wine):
     seen = []
     compare_activations(*wine, **SMALL, progress=seen.append)
