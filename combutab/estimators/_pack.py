@@ -225,7 +225,7 @@ class BasePack(_Kept):
         Maximum number of epochs.
     n_iter_no_change : int or inf, default=16
         Number of epochs without a smaller validation loss after which a member stops. A member also
-        stops after a cycle of the learning rate (``"coslog4"``, of 15 epochs or more) that lowered
+        stops after a cycle of the learning rate (``"coslog4"``, of 60 epochs or more) that lowered
         its validation loss by less than 5 %.
     member_params : dict or None, default=None
         Parameters that are the same for every member: any parameter of {member} that is not one of

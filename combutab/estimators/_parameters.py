@@ -265,7 +265,7 @@ class Parameters(_Positional):
         Decay rates of the two moment estimates and the numerical constant of Adam and AdamW.
     n_iter_no_change : int or inf, default=30
         Number of epochs without improvement after which training stops. It also stops after a
-        cycle of the learning rate (``"coslog4"``, of 15 epochs or more) that lowered the validation
+        cycle of the learning rate (``"coslog4"``, of 60 epochs or more) that lowered the validation
         loss by less than 2 %. ``inf`` runs all ``max_iter`` epochs.
     max_fun : int, default=15000
         Maximum number of function calls, with ``solver="lbfgs"``.

@@ -242,12 +242,12 @@ _FACTORS: dict[str, Callable[[float], float]] = {
 def cycle_ends(schedule: Schedule, max_epochs: int) -> list[int]:
     """Epochs in which the cycles of a schedule end, except for the last cycle.
 
-    Of fewer than 15 epochs the first cycle would be shorter than an epoch, and there are no ends.
+    Of fewer than 60 epochs the first cycles would be too short to judge, and there are no ends.
 
-    >>> cycle_ends("coslog4", 80), cycle_ends("coslog4", 10), cycle_ends("cosine", 80)
+    >>> cycle_ends("coslog4", 80), cycle_ends("coslog4", 50), cycle_ends("cosine", 80)
     ([6, 16, 38], [], [])
     """
-    if schedule != "coslog4" or max_epochs < 15:
+    if schedule != "coslog4" or max_epochs < 60:
         return []
     return [math.ceil(max_epochs * (2**k - 1) / 15) for k in (1, 2, 3)]
 

@@ -161,22 +161,22 @@ def test_each_epoch_visits_every_row_once():
 
 
 @pytest.mark.parametrize(
-    ("improves", "n_epochs"), [((), 6), ((4,), 14), ((4, 8), 30), ((8,), 6), ((1, 2), 6)]
+    ("improves", "n_epochs"), [((), 12), ((8,), 28), ((8, 16), 60), ((16,), 12), ((2, 4), 12)]
 )
 def test_members_end_after_a_cycle_that_gains_little(improves, n_epochs):
-    scores = iter(-(0.5 ** sum(epoch >= at for at in improves)) for epoch in range(1, 31))
+    scores = iter(-(0.5 ** sum(epoch >= at for at in improves)) for epoch in range(1, 61))
     config = replace(
         CONFIG,
-        max_epochs=30,
+        max_epochs=60,
         learning_rate="coslog4",
         score="scorer",
         n_iter_no_change=99,
         min_cycle_gain=0.1,
     )
     scored = plan(0, val_rows=torch.arange(256, N), scorer=lambda *_: next(scores))
-    (result,) = train([Member(0, "relu")], [scored], config)  # cycles end at 2, 6, 14 and 30
+    (result,) = train([Member(0, "relu")], [scored], config)  # cycles end at 4, 12, 28 and 60
     assert len(result.train_loss) == n_epochs
-    assert result.reason == ("max_iter" if n_epochs == 30 else "no_improvement")
+    assert result.reason == ("max_iter" if n_epochs == 60 else "no_improvement")
 
 
 def test_a_diverging_member_ends_alone():
