@@ -27,7 +27,7 @@ from typing import Any
 DOCS = Path(__file__).parents[1]
 
 # A block of Python, or of commands of this package
-_COMMANDS = r"(?=\n(?:combutab [^\n]*\n)+```$)"
+_COMMANDS = r"(?=\n(?:combutab (?:[^\n]*\\\n)*[^\n]*\n)+```$)"
 _BLOCK = rf"^```(python|sh{_COMMANDS})\n(.*?)^```$"
 BLOCK = re.compile(_BLOCK, re.DOTALL | re.MULTILINE)
 # A block, the text that it prints, and the pictures that it draws
