@@ -14,7 +14,7 @@ from scipy.stats import norm
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import get_scorer, r2_score
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted
 from torch import Tensor
 
 from combutab._model_files import loadable
@@ -532,7 +532,7 @@ class NumberPredictions(RegressorMixin):
 
         It is in the unit of the targets, and for a distribution at one value it is the absolute
         error (Gneiting and Raftery, 2007, "Strictly proper scoring rules, prediction, and
-        estimation").
+        estimation"). With ``loss="gaussian_nll"`` the normal distribution is not clipped.
 
         Parameters
         ----------
@@ -551,12 +551,19 @@ class NumberPredictions(RegressorMixin):
         Raises
         ------
         ValueError
-            If the loss is neither ``"gaussian_nll"`` nor ``"quantile"``.
+            If the loss is neither ``"gaussian_nll"`` nor ``"quantile"``, or ``y`` has another
+            number of targets or cannot be scored.
         """
         refuse_text(y, "y")
-        raw, y = self._raw(X), np.asarray(y, dtype=np.float64).reshape(-1, self.n_outputs_)
+        raw = self._raw(X)
+        y = check_array(y, dtype=np.float64, ensure_2d=False, ensure_all_finite="allow-nan")
+        y = y[:, None] if y.ndim == 1 else y
         check_consistent_length(raw[0], y, sample_weight)
-        scores = np.ma.masked_invalid(self.target_.crps(raw, y))
+        if y.shape[1] != self.n_outputs_:
+            raise ValueError(f"y has {y.shape[1]} targets, fit saw {self.n_outputs_}")
+        if np.isnan(y).all(0).any() or (y.shape[1] == 1 and np.isnan(y).any()):
+            raise ValueError("y has missing targets; only some cells of several may be missing")
+        scores = np.ma.masked_array(self.target_.crps(raw, y), np.isnan(y))
         return float(np.ma.average(scores, axis=0, weights=sample_weight).mean())
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:

@@ -96,6 +96,8 @@ def test_several_targets_and_missing_cells(rows):
     scores = model.target_.crps(model._raw(X), Y)
     each = [np.average(scores[k, j], weights=weight[k]) for j, k in enumerate(known.T)]
     assert model.crps(X, Y, weight) == pytest.approx(np.mean(each))
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        model.crps(X, Y.ravel())  # which has the numbers of the right table
 
 
 def test_packs_have_distributions(rows):
@@ -118,3 +120,9 @@ def test_refusals(rows, bands):
         bands.predict_cdf(X, [np.nan])
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         bands.crps(X, y[:5])
+    with pytest.raises(ValueError, match="2 targets, fit saw 1"):
+        bands.crps(X, np.column_stack([y, y]))
+    with pytest.raises(ValueError, match="missing targets"):
+        bands.crps(X, np.where(np.arange(300) == 3, np.nan, y))
+    with pytest.raises(ValueError, match="infinity"):
+        bands.crps(X, np.where(np.arange(300) == 3, np.inf, y))
