@@ -27,12 +27,11 @@ X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
 
 # %%
 # A pack trains networks with random activations, sizes and other settings, and boosted trees. From
-# these members, it selects an ensemble by their validation loss. This one has 6 members and 30
-# epochs to be quick. The defaults are 16 members and 80 epochs.
+# these members, it selects an ensemble by their validation loss. This one has 8 members to be
+# quick. The default is 16.
 
 pack = PackRegressor(
-    n_members=6,
-    max_iter=30,
+    n_members=8,
     max_time="2min",  # time limit of the training
     random_state=0,
 )
