@@ -308,6 +308,7 @@ class BaseMLP(Fitted):
             hidden=self._hidden_layer_sizes(n_rows),
             n_outputs=self.target_.n_raw_outputs,
             cardinalities=self.encoder_.cardinalities_,
+            ordered=self.encoder_.ordered_,
             embedding_dim=self.embedding_dim,
             normalization=self.normalization,
             proxy_norm=self.proxy_norm,

@@ -331,6 +331,8 @@ class Parameters(_Positional):
         quantiles, by median and quantile range with a smooth clipping of outliers, or none.
     max_onehot : int, default=8
         Largest number of categories that are one-hot encoded. Columns with more have embeddings.
+        Ordered categories (``ordered=True`` in pandas) always have embeddings, which start with the
+        ranks of the categories.
     min_frequency : int or float, default=5
         Number of rows, or share of them, that a value must have to be kept in the fitted estimator
         and its files. Rarer categories are merged into one, which unseen categories also get, and

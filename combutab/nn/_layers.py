@@ -410,6 +410,9 @@ class StackedLinear(nn.Module):
 class StackedEmbedding(nn.Module):
     """M tables of category vectors, drawn N(0, 1 / dim); code 0, for unseen categories, is zero.
 
+    If the codes from 1 to ``n_ordered`` are in an order, the first number of each vector is the
+    rank of its code, scaled to mean 0 and variance 1 over these codes, and 0 for other codes.
+
     Shape
     -----
     codes : (M, batch) int64 -> (M, batch, dim)
@@ -420,6 +423,7 @@ class StackedEmbedding(nn.Module):
         cardinality: int,
         dim: int,
         generators: Generators,
+        n_ordered: int = 0,
     ) -> None:
         super().__init__()
         drawn = [
@@ -427,6 +431,10 @@ class StackedEmbedding(nn.Module):
         ]
         weight = torch.stack(drawn)
         weight[:, 0] = 0.0  # what no training row has, no gradient reaches
+        if n_ordered > 1:
+            ranks = torch.arange(n_ordered, dtype=torch.float64)
+            weight[:, :, 0] = 0.0
+            weight[:, 1 : n_ordered + 1, 0] = (ranks - ranks.mean()) / ranks.std(correction=0)
         self.weight = nn.Parameter(weight)
 
     def forward(self, codes: Tensor) -> Tensor:

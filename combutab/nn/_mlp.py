@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from combutab.core.files import choice, kind, number, several, whole
+from combutab.core.files import choice, kind, number, optional, several, whole
 from combutab.nn._layers import (
     INITIALISATIONS,
     NORMALIZATIONS,
@@ -212,6 +213,8 @@ class StackedInputs(nn.Module):
     bins : sequence of Tensor or None, optional
         Edges of the bins of each member, (n_numeric, n_bins + 1), for piecewise-linear embeddings.
         By default they are set when a state is loaded.
+    ordered : sequence of int, optional
+        Number of codes, from 1 on, of each column with codes that are in an order; by default none.
     frequency_scales : sequence of float, optional
         Factor of each member's initial frequencies, or one for all.
 
@@ -236,11 +239,13 @@ class StackedInputs(nn.Module):
         numeric: NumericEmbedding | None = None,
         n_scaled: int = 0,
         bins: Sequence[Tensor | None] | None = None,
+        ordered: Sequence[int] = (),
         frequency_scales: Sequence[float] = (1.0,),
     ) -> None:
         super().__init__()
         self.embeddings = nn.ModuleList(
-            StackedEmbedding(c, min(embedding_dim, c), generators) for c in cardinalities
+            StackedEmbedding(cardinality, min(embedding_dim, cardinality), generators, n_ordered)
+            for cardinality, n_ordered in itertools.zip_longest(cardinalities, ordered, fillvalue=0)
         )
         self.n_numeric = n_numeric
         self.numeric: nn.Module | None = None
@@ -281,7 +286,8 @@ class MLPSpec(NetworkSpec, kind="mlp"):
     """Specification of multilayer perceptrons: widths, normalisation, embeddings, initialisation.
 
     ``cardinalities`` are the numbers of codes of the columns with integer codes. Each of them has
-    an embedding of dimension ``embedding_dim``, or of its cardinality if that is smaller. The first
+    an embedding of dimension ``embedding_dim``, or of its cardinality if that is smaller. Of some
+    columns the first codes from 1 on are in an order; ``ordered`` are their numbers. The first
     ``n_numeric`` of the ``n_dense`` other columns are numbers, which can have embeddings, too.
     """
 
@@ -300,6 +306,7 @@ class MLPSpec(NetworkSpec, kind="mlp"):
     frequency_scale: float = 0.1
     scale_inputs: bool = False
     n_bins: int = 48
+    ordered: tuple[int, ...] = ()
     n_heads = 1
 
     fields = {
@@ -318,12 +325,18 @@ class MLPSpec(NetworkSpec, kind="mlp"):
         "frequency_scale": number(),
         "scale_inputs": kind(bool),
         "n_bins": whole(1),
+        "ordered": optional(several(whole())),
     }
 
     def __post_init__(self) -> None:
         check_proxy_norm(self.proxy_norm, self.normalization)
         if self.n_numeric > self.n_dense:
             raise ValueError(f"{self.n_numeric} of {self.n_dense} dense columns cannot be numbers")
+        if self.ordered and not (
+            len(self.ordered) == len(self.cardinalities)
+            and all(map(operator.lt, self.ordered, self.cardinalities))
+        ):
+            raise ValueError(f"{self.ordered} cannot be in order of {self.cardinalities} codes")
 
     @property
     def numeric(self) -> NumericEmbedding:
@@ -452,6 +465,7 @@ class StackedMLP(ChainNetwork):
                 numeric=spec.numeric,
                 n_scaled=spec.n_inputs if spec.scale_inputs else 0,
                 bins=[member.bins for member in members],
+                ordered=spec.ordered,
                 frequency_scales=[member.frequency_scale for member in members],
             ),
             spec.make_linears(generators),

@@ -467,6 +467,7 @@ class CategoryMap:
     Where the fit saw none, it has the ``frequencies`` in these columns, their mean over the rows:
     zeros would move predictions, because no training row has them. Codes: 0 is unseen and rare,
     key i is i + 1, missing, if seen, the last. Where the fit saw one code only, all values have it.
+    The codes of an ``ordered`` column are in the order of its categories.
 
     A value of another type that means the same as one key is that key: 1, "1" and "true", b"a" and
     "a", a date and its ISO 8601 text. Where two keys mean the same, only equal values are theirs.
@@ -479,6 +480,7 @@ class CategoryMap:
     rare: bool = False  # fit saw rare ones, so that a one-hot span has a column of them
     share: float = 1.0  # of new rows with a value, that have a key at least, to two digits
     frequencies: tuple[float, ...] = ()  # of the columns of a one-hot span, to two digits, sum 1
+    ordered: bool = False
     _position: dict[Key, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -606,14 +608,30 @@ class CategoryMap:
 
 
 class CategoryCounts:
-    """Count the categories of a column over the parts that are added."""
+    """Count the categories of a column over the parts that are added.
+
+    ``order`` holds all categories of an ordered column in their order.
+    """
 
     def __init__(self) -> None:
+        self.order: list[Key] | None = None
         self.seen: dict[Key, int] = {}
         self.n_missing = 0
 
-    def add(self, factors: Factors) -> None:
-        """Count the rows of one part."""
+    def add(self, factors: Factors, order: list[Key] | None, label: str) -> None:
+        """Count the rows of one part, whose categories have this order.
+
+        Raises ValueError, with the column's name, if they had another order in earlier parts.
+        """
+        self.order = self.order or order
+        if self.order is not None:
+            ordered_keys = set(self.order)
+            unknown = [key for key in factors.keys if key not in ordered_keys]
+            if unknown or (order and order != self.order):
+                raise ValueError(
+                    f"{label} has ordered categories, whose order must be the same in all parts: "
+                    f"{_quoted(self.order)} before, now {_quoted(unknown or order or [])}"
+                )
         counts = np.bincount(factors.codes + 1, minlength=len(factors.keys) + 1).tolist()
         self.n_missing += counts[0]
         for key, count in zip(factors.keys, counts[1:], strict=True):
@@ -623,13 +641,16 @@ class CategoryCounts:
     def learn(self, column: int, max_onehot: int, min_count: int) -> CategoryMap:
         """The column's categories, sorted so that the order of the rows does not matter.
 
+        An ordered column has codes, in the order of its categories.
+
         Those of fewer than `min_count` rows are not kept. In a column of codes they share the
         slot of the unseen ones, and a category seen once does so in any case: an embedding cannot
         be learned from one row, and so that slot is trained at all.
         """
         keys = [key for key, n in self.seen.items() if n >= min_count]
         rare, n_rows = len(keys) < len(self.seen), sum(self.seen.values())
-        onehot = bool(len(keys) + rare <= max_onehot)  # max_onehot may be numpy's integer
+        # max_onehot may be numpy's integer
+        onehot = bool(len(keys) + rare <= max_onehot) and self.order is None
         if not onehot:
             keys = [key for key in keys if self.seen[key] > 1]
             rare = len(keys) < len(self.seen)
@@ -637,14 +658,16 @@ class CategoryCounts:
         counts = np.array([self.seen[key] for key in keys], dtype=np.float64)
         expected = np.maximum(counts - 2 * np.sqrt(counts), 0).sum()
         share = round(float(expected) / max(n_rows, 1), 2)
-        keys.sort(key=category_order)
+        ranks = {key: rank for rank, key in enumerate(self.order or ())}
+        keys.sort(key=category_order if self.order is None else ranks.__getitem__)
         slots = [self.seen[key] for key in keys]
         slots += [n_rows - sum(slots)] * rare + [self.n_missing] * bool(self.n_missing)
         shares = np.round(np.array(slots) / max(sum(slots), 1), 2)
         shares = shares if shares.any() else np.ones(len(slots))
         frequencies = tuple((shares / shares.sum()).tolist()) if onehot and slots else ()
+        has_missing, is_ordered = bool(self.n_missing), self.order is not None
         return CategoryMap(
-            column, tuple(keys), bool(self.n_missing), onehot, rare, share, frequencies
+            column, tuple(keys), has_missing, onehot, rare, share, frequencies, is_ordered
         )
 
 

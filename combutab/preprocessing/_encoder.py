@@ -187,7 +187,7 @@ class TableLearner:
         for j, dates in self.dates.items():
             dates.add(block.column(self._numeric.index(j)))
         for j, counts in self.counts.items():
-            counts.add(factors[j])
+            counts.add(factors[j], table.order(j), self.labels[j])
         for j, sample in self.texts.items():
             codes = factors[j].codes[factors[j].codes >= 0]
             sample.add(np.array(factors[j].keys, dtype=object)[codes], None)
@@ -329,6 +329,8 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
     - A column with more than `max_onehot` categories (rare ones count as one) becomes integer
       codes: 0 for unseen and rare categories and those seen once, then the others in order, then
       missing values if there were any in ``fit``.
+    - Ordered categories (``ordered=True`` in pandas) always become codes, in their order. A network
+      knows the order: its embedding starts with the rank of each category.
     - Free text becomes up to 30 numbers (`text_features`), with an indicator column if there were
       missing texts in ``fit``. Missing texts have the mean, and so have texts without any n-gram
       that is known from ``fit``.
@@ -372,7 +374,8 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         interquartile range, then the smooth clipping ``x / sqrt(1 + (x/3)**2)`` of RealMLP.
         "none": not scaled.
     max_onehot : int, default=32
-        Largest number of categories that are one-hot encoded. Columns with more become codes.
+        Largest number of categories that are one-hot encoded. Columns with more become codes, and
+        ordered categories do in any case.
     min_frequency : int or float, default=5
         Number of rows, or share of them, that must have a value for it to be stored. A UserWarning
         names columns without frequent categories. 1 stores all categories, and exact quantiles.
@@ -420,6 +423,8 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         Number of columns of ``dense``.
     cardinalities_ : tuple of int
         Number of codes of each code column. Codes are in ``range(cardinality)``.
+    ordered_ : tuple of int
+        For each code column, the number of codes from 1 on that have an order; 0 if it has none.
     categories_ : dict of int to list
         For each categorical column (by position): the categories that have their own column or
         code, in order; None for missing. Rare categories are not included.
@@ -787,7 +792,8 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
                 if category_map.onehot
                 else f"embedding of {category_map.width} codes"
             )
-            descriptions[category_map.column] = f"category: {encoding}"
+            ordered = "ordered " * category_map.ordered
+            descriptions[category_map.column] = f"{ordered}category: {encoding}"
         for text in self.text_maps_:
             n = len(text.components)
             encoding = f"{n} columns from hashed n-grams of characters" if n else "left out"
@@ -929,6 +935,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         self.spans_ = _lay_out(_numeric(self.kinds_), scaler.missing, calendars, maps, texts)
         self.n_dense_ = max((s.slice.stop for s in self.spans_ if s.kind != "code"), default=0)
         self.cardinalities_ = tuple(m.width for m in maps if not m.onehot)
+        self.ordered_ = tuple(len(m.keys) * m.ordered for m in maps if not m.onehot)
         self.categories_ = {m.column: [*m.keys, *([None] if m.missing else [])] for m in maps}
 
     def _set_forms(self, forms: Sequence[ColumnForm], labels: Sequence[str]) -> None:
@@ -1089,6 +1096,7 @@ declare(
         "rare": kind(bool),
         "share": number(),
         "frequencies": several(number()),
+        "ordered": optional(kind(bool)),
     },
     CategoryMap.check,
 )

@@ -19,6 +19,7 @@ from combutab.core.text import no_column
 from combutab.preprocessing._columns import (
     ColumnKind,
     Factors,
+    Key,
     encoded_kind,
     factorize,
     large_numbers,
@@ -468,6 +469,13 @@ class Table:
         if j not in self._factors:
             self._factors[j] = factorize(self.column(j), self.label(j))
         return self._factors[j]
+
+    def order(self, j: int) -> list[Key] | None:
+        """All categories of column j in their order; None if its dtype has no ordered ones."""
+        dtype = self.column(j).dtype
+        if not isinstance(dtype, pd.CategoricalDtype) or not dtype.ordered:
+            return None
+        return factorize(pd.Series(dtype.categories), self.label(j)).keys
 
 
 def refuse_cells(X: Any) -> None:

@@ -217,6 +217,16 @@ def test_dictionary_and_integer_labels(tmp_path):
         np.testing.assert_allclose(found.loss_curve_, expected.loss_curve_, rtol=1e-6)
 
 
+def test_ordered_categories_are_read(tmp_path):
+    frame = make_table()[["a", "b"]]
+    sizes = pd.Categorical(["large", "small", None] * (len(frame) // 3), ["small", "large"])
+    frame["size"] = sizes.as_ordered()
+    frame.to_parquet(tmp_path / "t.parquet", row_group_size=300)
+    found = MLPRegressor(**EXACT).fit_parquet(tmp_path, "b")
+    assert found.encoder_.ordered_ == (2,)
+    assert found.encoder_.categories_ == {1: ["small", "large", None]}
+
+
 # ---- errors ------------------------------------------------------------------------------------
 
 

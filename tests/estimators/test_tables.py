@@ -14,6 +14,8 @@ from combutab import (
     MLPRegressor,
     PackClassifier,
     TabMClassifier,
+    TabMRegressor,
+    load,
 )
 
 pytestmark = pytest.mark.usefixtures("few_trees")
@@ -62,6 +64,25 @@ def test_a_mixed_table_is_learned_as_it_is():
         assert model.score(blurred, TARGET) < model.score(FRAME, TARGET) - 0.02
     assert model.n_features_in_ == 7
     assert model.feature_names_in_.tolist() == list(FRAME.columns)
+
+
+@pytest.mark.parametrize("cls", [MLPRegressor, TabMRegressor])
+def test_the_order_of_categories_is_used(cls, tmp_path):
+    rng = np.random.default_rng(0)
+    levels = [f"level {i}" for i in rng.permutation(40)]
+    ranks = rng.integers(0, 40, 400)
+    y = ranks + 10 * rng.normal(size=400)
+    grade = pd.Categorical.from_codes(ranks, levels)
+    errors = []
+    for column in (grade.as_ordered(), grade):
+        table = pd.DataFrame({"grade": column})
+        model = cls(**LEARN, min_frequency=1).fit(table[:200], y[:200])
+        errors.append(np.abs(model.predict(table[200:]) - ranks[200:]).mean())
+        model.save(tmp_path / "model.safetensors")
+        assert_array_equal(
+            load(tmp_path / "model.safetensors").predict(table), model.predict(table)
+        )
+    assert errors[0] < 0.8 * errors[1]
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "numpy"])

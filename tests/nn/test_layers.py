@@ -63,6 +63,13 @@ def test_embedding_looks_up_each_members_own_table():
     assert vectors[0, 0].abs().max() == 0  # code 0 is for unseen categories
 
 
+def test_embedding_of_ordered_codes_starts_with_their_ranks():
+    weight = StackedEmbedding(5, 2, generators(1, 2), n_ordered=3).weight  # the last is missing
+    ranks = torch.tensor([0.0, -(1.5**0.5), 0.0, 1.5**0.5, 0.0], dtype=weight.dtype)
+    torch.testing.assert_close(weight[..., 0], ranks.expand(2, 5))
+    assert (weight[:, 1:, 1] != 0).all()
+
+
 NORM_REFERENCES = {
     "layer": lambda x: F.layer_norm(x, (16,)),
     "rms": lambda x: F.rms_norm(x, (16,), eps=1e-5),

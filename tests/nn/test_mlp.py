@@ -149,6 +149,9 @@ def test_specs_describe_what_they_build():
     assert NetworkSpec.from_json(PBLD.to_json()) == PBLD
     with pytest.raises(ValueError, match="5 of 4 dense columns"):
         MLPSpec(n_dense=4, hidden=(8,), n_outputs=2, n_numeric=5)
+    for ordered in ((5, 0), (2,)):
+        with pytest.raises(ValueError, match=r"in order of \(5, 20\) codes"):
+            MLPSpec(4, (8,), 2, cardinalities=(5, 20), ordered=ordered)
 
 
 def test_rate_factors_cover_all_columns_once():

@@ -109,6 +109,44 @@ def test_more_categories_than_max_onehot_become_codes():
     assert every(max_onehot=2).fit(X).n_dense_ == 0
 
 
+def ordered_sizes(values, order=("small", "medium", "large")):
+    return pd.DataFrame({"size": pd.Categorical(values, order, ordered=True)})
+
+
+def test_ordered_categories_become_codes_in_their_order():
+    X = ordered_sizes(["large", "small", None, "medium", "large", "small", "medium"])
+    encoder = TableEncoder(min_frequency=1).fit(X)
+    assert (encoder.ordered_, encoder.cardinalities_) == ((3,), (5,))
+    assert encoder.encode(X).codes.ravel().tolist() == [3, 1, 4, 2, 3, 1, 2]
+    texts = X.astype({"size": object})
+    assert encoder.encode(texts).codes.ravel().tolist() == [3, 1, 4, 2, 3, 1, 2]
+    assert encoder.describe_columns() == {"size": "ordered category: embedding of 5 codes"}
+    arrays, state = encoder.to_state()
+    assert TableEncoder.from_state(arrays, json.loads(json.dumps(state))).ordered_ == (3,)
+
+
+def test_rare_ordered_categories_count_as_unseen():
+    X = ordered_sizes(["large"] * 5 + ["medium"] + ["small"] * 5)
+    encoder = TableEncoder(min_frequency=5).fit(X)
+    assert encoder.ordered_ == (2,)
+    assert encoder.encode(X).codes.ravel().tolist() == [2] * 5 + [0] + [1] * 5
+
+
+def test_parts_have_one_order_of_categories():
+    first, empty = ordered_sizes(["large", "small"] * 3), ordered_sizes([None], [])
+    later = ordered_sizes(["small", "medium", "large"] * 3)
+    encoder = TableEncoder().fit_batches((part, None) for part in (empty, first, later))
+    whole = TableEncoder().fit(pd.concat([empty.astype(first.dtypes), first, later]))
+    assert encoder.categories_ == whole.categories_ == {0: ["small", "large", None]}
+    for wrong in (
+        ordered_sizes(["large"], ["large", "medium", "small"]),
+        ordered_sizes(["huge"], ["small", "medium", "large", "huge"]),
+        pd.DataFrame({"size": ["huge"]}, dtype="category"),
+    ):
+        with pytest.raises(ValueError, match=r"column 'size'.*order.*'small', 'medium', 'large'"):
+            TableEncoder().fit_batches((part, None) for part in (first, wrong))
+
+
 def test_types_of_categories_are_told_apart():
     X = pd.DataFrame({"c": pd.Series([1, "1", 2.0, True, b"1", "2"], dtype=object)})
     encoder = every().fit(X)

@@ -50,7 +50,7 @@ CATEGORIES = {
     "category": pd.Series(["a", None, "b"], dtype="category"),
     "category of int": pd.Series([1, None, 2], dtype="category"),
     "category of dates": pd.Series(pd.Categorical(pd.to_datetime(_DAYS))),
-    "intervals": pd.Series(pd.cut([1, np.nan, 5], 2)),
+    "intervals": pd.Series(pd.cut([1, np.nan, 5], 2).as_unordered()),
     "mixed": pd.Series([1, None, "1"], dtype=object),
     "bytes": pd.Series([b"a", None, b"b"], dtype=object),
     "times": pd.Series([dt.time(1), None, dt.time(2)], dtype=object),
