@@ -24,7 +24,7 @@ from combutab.plotting import LossCurveDisplay
 
 # %%
 # The data are 600 of scikit-learn's digits. ``n_members=1`` trains one network, so each model has
-# one loss curve. The default is two networks.
+# one loss curve. The default is three networks.
 
 RATES = [0.001, 0.005, 0.025]
 

@@ -363,7 +363,7 @@ def _split_rows(estimator: Any, X: pd.DataFrame, split: str) -> _Split:
     if is_pack:
         estimator.set_params(cv=latest)
     else:
-        n_members = 2 if estimator.n_members == "auto" else estimator.n_members
+        n_members = 3 if estimator.n_members == "auto" else estimator.n_members
         estimator.set_params(validation_split=latest, n_members=n_members)
     times = X[column][latest]
     blocks = np.zeros(len(X), dtype=np.int64)

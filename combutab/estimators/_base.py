@@ -91,6 +91,9 @@ from combutab.training import (
 # ---- Folds of bagging="cv" and of packs ----------------------------------------------------------
 
 _BAGGED = 5  # members of n_members="auto" with bagging="cv"
+_AUTO_MEMBERS = (
+    3  # of n_members="auto" without, where a fifth of the rows can be set aside for each
+)
 
 
 # ---- The data of a fit, from its arguments to encoded rows ---------------------------------------
@@ -453,8 +456,8 @@ class BaseMLP(Fitted):
 
         ``early_stopping="auto"`` sets rows aside if there are at least ``min_rows``.
 
-        With ``n_members="auto"`` there are two splits with different validation rows, if there are
-        enough rows and an earlier fit does not have one network.
+        With ``n_members="auto"`` there are three splits with different validation rows, or
+        fewer if there are not enough rows, or an earlier fit has fewer networks.
         """
         if data.X_val is not None:
             return []
@@ -468,7 +471,9 @@ class BaseMLP(Fitted):
             return self._bagging_splits(n_rows, labels, groups, user_splits)
         if user_splits is None and not self._stops_early(n_rows, min_rows):
             return []
-        n_splits = 1 + (self.n_members == "auto" and (mode.is_new or len(self._states) == 2))
+        n_splits = 1
+        if self.n_members == "auto":
+            n_splits = _AUTO_MEMBERS if mode.is_new else len(self._states)
         if user_splits is not None:
             latest = isinstance(self.validation_split, TimeSeriesSplit)
             return user_splits[-1:] if latest else user_splits[:n_splits]
@@ -483,13 +488,14 @@ class BaseMLP(Fitted):
             n_folds = max(2, min(round(1 / self.validation_fraction), len(pd.unique(groups))))
             check_folds("early stopping", n_folds, labels, groups)
             return shuffled_folds(n_folds, n_rows, labels, groups, seed % (1 << 32))[:n_splits]
-        train, val = random_hold_out(np.arange(n_rows), labels, n_val, seed % (1 << 32))
-        if n_splits == 1 or len(train) < len(val) + 2:
-            return [(train, val)]
-        seed = fold_in(seed, Stream.SPLIT)
-        labels = None if labels is None else labels[train]
-        second_train, second_val = random_hold_out(train, labels, n_val, seed % (1 << 32))
-        return [(train, val), (np.sort(np.concatenate([second_train, val])), second_val)]
+        splits, rows = list[Split](), np.arange(n_rows)
+        others = rows  # that no split sets aside
+        while len(splits) < n_splits and (not splits or len(others) >= n_val + 2):
+            of_others = None if labels is None else labels[others]
+            others, val = random_hold_out(others, of_others, n_val, seed % (1 << 32))
+            splits.append((np.setdiff1d(rows, val), val))
+            seed = fold_in(seed, Stream.SPLIT)
+        return splits
 
     def _bagging_splits(
         self,

@@ -279,8 +279,8 @@ class Parameters(_Positional):
         array with the fold of each row as an integer (-1: the row is always used for training).
         Use it where rows are not independent: for a time series, ``TimeSeriesSplit()`` or a mask of
         the latest rows validates networks on rows later than their training rows. One network uses
-        the first split (of ``TimeSeriesSplit`` the last), the two networks of ``n_members="auto"``
-        the first two, and ``bagging="cv"`` all of them. Files do not contain it. If rows belong to
+        the first split (of ``TimeSeriesSplit`` the last), the three networks of ``n_members="auto"``
+        the first three, and ``bagging="cv"`` all of them. Files do not contain it. If rows belong to
         groups, such as the visits of a patient, pass ``groups`` to ``fit``.
     dropout : float, default=0.15
         Probability with which a hidden unit is dropped during training, rounded to a multiple of
@@ -307,13 +307,13 @@ class Parameters(_Positional):
         connected to the output. Its outputs are the target (classifier: the logits).
     n_members : int or "auto", default="auto"
         Number of networks. They are trained together from different seeds, and predictions are
-        their mean. ``"auto"`` trains two networks if ``fit`` sets rows aside (see
+        their mean. ``"auto"`` trains three networks if ``fit`` sets rows aside (see
         ``early_stopping``): each sets other rows aside, so that all rows are used for training. The
         encoding and the scale of the target are learned from the rows that a network trains on, and
-        from no others: here from all rows. It trains five with
+        from no others: here from all rows. There are fewer networks if ``validation_fraction`` or
+        ``validation_split`` leave no other rows to set aside. It trains five with
         ``bagging="cv"``. In all other cases it trains one: on small tables, with ``X_val`` or
-        lbfgs, in ``partial_fit`` and ``fit_parquet``, and if ``validation_fraction`` or
-        ``validation_split`` leave no other rows to set aside. ``n_members=1`` takes about half the
+        lbfgs, in ``partial_fit`` and ``fit_parquet``. ``n_members=1`` takes less than half the
         time.
     bagging : {"cv"} or None, default=None
         ``"cv"`` splits the rows into as many folds as there are networks (stratified for classes).

@@ -339,7 +339,7 @@ def evaluate_held_out(
     >>> X, y = make_formula("ar", n_samples=300, random_state=0)
     >>> reg = MLPRegressor(max_iter=5, n_iter_no_change=5, random_state=0).fit(X, y)
     >>> evaluate_held_out(reg, y).n_rows
-    120
+    180
     """
     check_is_fitted(estimator)
     answers = getattr(estimator, estimator.target_.held_out_name, None)

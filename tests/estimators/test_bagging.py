@@ -166,7 +166,7 @@ def test_data_unsuitable_for_folds_are_refused(tmp_path):
         model.fit(X, y)  # goes on, without folds
 
 
-# ---- n_members="auto": two networks where rows are set aside ------------------------------------
+# ---- n_members="auto": three networks where rows are set aside ----------------------------------
 
 RNG = np.random.default_rng(0)
 NUMBERS = RNG.normal(size=(211, 3))
@@ -205,35 +205,34 @@ def check_that_rows_were_held_out(model, X, val_rows):
     assert answered.sum() == sum(map(len, val_rows)) * answered.shape[1]
 
 
-@pytest.mark.parametrize("fraction", [0.2, 0.45])
+@pytest.mark.parametrize(("fraction", "n_members"), [(0.2, 3), (0.45, 2)])
 @pytest.mark.parametrize("cls", [MLPClassifier, MLPRegressor])
-def test_two_members_have_disjoint_validation_rows(cls, fraction):
+def test_members_have_disjoint_validation_rows(cls, fraction, n_members):
     y = LABELS if cls is MLPClassifier else RESPONSE
     model = cls(**QUICK, validation_fraction=fraction)
     assert model.n_members == "auto"
-    (train, val), (rest, other) = splits_of(model, NUMBERS, y)
-    n_val = int(np.ceil(fraction * 211))
-    assert len(val) == len(other) == n_val
-    assert not np.intersect1d(val, other).size
-    for rows in ([*train, *val], [*rest, *other]):
-        assert_array_equal(np.sort(rows), np.arange(211))
-    assert np.diff(val).max() > 1
-    assert np.diff(other).max() > 1
-    if cls is MLPClassifier:
-        for part in (train, val, rest, other):
-            assert abs(y[part].sum() - y.mean() * len(part)) <= 1
+    splits = splits_of(model, NUMBERS, y)
+    validation_rows = [val for _, val in splits]
+    assert [len(val) for val in validation_rows] == [np.ceil(fraction * 211)] * n_members
+    assert len(np.unique(np.concatenate(validation_rows))) == sum(map(len, validation_rows))
+    for train, val in splits:
+        assert_array_equal(np.sort([*train, *val]), np.arange(211))
+        assert np.diff(val).max() > 1
+        if cls is MLPClassifier:
+            for part in (train, val):
+                assert abs(y[part].sum() - y.mean() * len(part)) <= 1.5
     model.fit(NUMBERS, y)
-    assert len(model._states) == 2
-    assert model.history_["member"].unique().tolist() == [0, 1]
-    check_that_rows_were_held_out(model, NUMBERS, [val, other])
+    assert len(model._states) == n_members
+    assert model.history_["member"].unique().tolist() == list(range(n_members))
+    check_that_rows_were_held_out(model, NUMBERS, validation_rows)
     # the first network sets aside the rows that one alone would
     alone = cls(**QUICK, validation_fraction=fraction, n_members=1).fit(NUMBERS, y)
     found = getattr(alone, model.target_.held_out_name).reshape(len(y), -1)[:, 0]
-    assert_array_equal(np.flatnonzero(np.isfinite(found)), val)
+    assert_array_equal(np.flatnonzero(np.isfinite(found)), validation_rows[0])
 
 
 @pytest.mark.parametrize("cls", [MLPClassifier, MLPRegressor])
-def test_predictions_are_the_mean_of_both(cls):
+def test_predictions_are_the_mean_of_all(cls):
     y = LABELS if cls is MLPClassifier else RESPONSE
     model = cls(**QUICK).fit(NUMBERS, y)
     raw = model._raw(NUMBERS).numpy()[..., 0]
@@ -289,9 +288,9 @@ def test_single_network_for_small_tables_and_files(tmp_path):
     assert not hasattr(model, "oof_prediction_")
 
 
-def test_early_stopping_makes_two_networks():
+def test_early_stopping_makes_three_networks():
     model = MLPClassifier(**QUICK, early_stopping=True).fit(*IRIS)
-    assert len(model._states) == 2
+    assert len(model._states) == 3
     check_that_rows_were_held_out(model, IRIS[0], [val for _, val in splits_of(model, *IRIS)])
 
 
@@ -315,9 +314,9 @@ def test_only_row_of_a_class_trains():
                 assert rare[train].sum() == 1
                 labels = prepared.rows.y[val].numpy()
                 assert abs((labels == 2).mean() - LABELS[1:].mean()) < 0.02  # stratified
-            assert len(prepared.splits) == (1 if n_members == 1 else 2)
-    y[1] = "rare"  # one on each side of the first split: the second has no equal shares of it
-    assert len(MLPClassifier(**QUICK, early_stopping=True).fit(NUMBERS, y)._states) == 2
+            assert len(prepared.splits) == (1 if n_members == 1 else 3)
+    y[1] = "rare"  # one on each side of the first split: the others have no equal shares of it
+    assert len(MLPClassifier(**QUICK, early_stopping=True).fit(NUMBERS, y)._states) == 3
 
 
 def test_rows_of_weight_0_and_class_weights():
@@ -339,12 +338,12 @@ def test_rows_of_weight_0_and_class_weights():
 
 
 @pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
-def test_warm_start_continues_both_networks():
+def test_warm_start_continues_all_networks():
     model = MLPRegressor(**QUICK, warm_start=True).fit(NUMBERS, RESPONSE)
     splits = splits_of(model, NUMBERS, RESPONSE)
     before = model.history_
     model.fit(NUMBERS, RESPONSE)
-    assert len(model._states) == 2
+    assert len(model._states) == 3
     assert model.history_["train_loss"].iloc[0] < before["train_loss"].iloc[0]
     # each validates on the rows that it has not seen in the first fit either
     again = model._split_rows(check_data(model, NUMBERS, RESPONSE), FitMode(is_new=False))
@@ -352,21 +351,21 @@ def test_warm_start_continues_both_networks():
         assert_array_equal(val, rows)
     assert not hasattr(model, "oof_prediction_")  # the first fit chose its epochs by these rows
     model.partial_fit(NUMBERS, RESPONSE)
-    assert len(model._states) == 2
-    assert not hasattr(model, "oof_prediction_")  # both have seen all rows
+    assert len(model._states) == 3
+    assert not hasattr(model, "oof_prediction_")  # all have seen all rows
     model.set_params(n_members=1)
     for go_on in (model.fit, model.partial_fit):
-        with pytest.raises(ValueError, match=r"n_members=1.*n_members=2"):
+        with pytest.raises(ValueError, match=r"n_members=1.*n_members=3"):
             go_on(NUMBERS, RESPONSE)
-    model.set_params(n_members=2).partial_fit(NUMBERS, RESPONSE)
+    model.set_params(n_members=3).partial_fit(NUMBERS, RESPONSE)
     few = model.set_params(n_members="auto").fit(NUMBERS[:50], RESPONSE[:50])  # none set aside
-    assert len(few._states) == 2
+    assert len(few._states) == 3
     assert few.validation_scores_ is None
     assert not hasattr(few, "oof_prediction_")
 
 
 @pytest.mark.parametrize("cls", [MLPClassifier, MLPRegressor])
-def test_files_pickles_and_modules_have_both(cls, tmp_path):
+def test_files_pickles_and_modules_have_all(cls, tmp_path):
     model = cls(**QUICK).fit(NUMBERS, LABELS if cls is MLPClassifier else RESPONSE)
     answer = "predict_proba" if cls is MLPClassifier else "predict"
     expected = getattr(model, answer)(NUMBERS)
@@ -374,7 +373,7 @@ def test_files_pickles_and_modules_have_both(cls, tmp_path):
     loaded, copied = load(tmp_path / "model"), pickle.loads(pickle.dumps(model))
     for again in (loaded, copied):
         assert again.n_members == "auto"
-        assert len(again._states) == 2
+        assert len(again._states) == 3
         assert_array_equal(getattr(again, answer)(NUMBERS), expected)
     name = model.target_.held_out_name
     assert_array_equal(getattr(copied, name), getattr(model, name))
@@ -382,7 +381,7 @@ def test_files_pickles_and_modules_have_both(cls, tmp_path):
     module = model.to_torch()
     assert_allclose(module(torch.from_numpy(NUMBERS)).detach().numpy(), expected, rtol=1e-5)
     loaded.partial_fit(NUMBERS, LABELS if cls is MLPClassifier else RESPONSE)
-    assert len(loaded._states) == 2
+    assert len(loaded._states) == 3
 
 
 class Interrupts(Callback):
@@ -394,7 +393,7 @@ class Interrupts(Callback):
 
 @pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
 @pytest.mark.usefixtures("single_stacks")
-def test_an_interrupt_may_leave_one_of_the_two():
+def test_an_interrupt_may_leave_one_network():
     model = MLPRegressor(**QUICK, callbacks=[Interrupts()])
     splits = splits_of(model, NUMBERS, RESPONSE)
     with pytest.warns(UserWarning, match="interrupted"):
@@ -410,14 +409,14 @@ def test_an_interrupt_may_leave_one_of_the_two():
 def test_rows_are_different_whatever_they_are_drawn_by(random_state):
     state = random_state and random_state(3)
     model = MLPRegressor(**QUICK | {"random_state": state}).fit(NUMBERS, RESPONSE)
-    assert (~np.isnan(model.oof_prediction_)).sum() == 2 * 43
+    assert (~np.isnan(model.oof_prediction_)).sum() == 3 * 43
     again = clone(model)
     again.set_params(random_state=random_state and random_state(3)).fit(NUMBERS, RESPONSE)
     same = np.array_equal(again.oof_prediction_, model.oof_prediction_, equal_nan=True)
     assert same is (random_state is not None)
 
 
-def test_stacked_fits_train_the_same_two_networks():
+def test_stacked_fits_train_the_same_networks():
     variants = [{}, {"n_members": 1}, {"learning_rate_init": 0.1}, {"random_state": 9}]
     tasks = [FitTask(MLPRegressor(**QUICK | v), NUMBERS, RESPONSE, data_key=0) for v in variants]
     assert [outcome.error for outcome in fit_stacked(tasks)] == [None] * len(tasks)

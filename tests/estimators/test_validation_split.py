@@ -79,8 +79,8 @@ def test_predictions_for_them_are_kept():
 def test_members_take_the_splits_in_turn():
     cv = KFold(4)
     folds = [val for _, val in cv.split(X)]
-    two = [val for _, val in splits(MLPRegressor(**QUICK, validation_split=cv))]
-    assert_array_equal(two, folds[:2])
+    by_default = [val for _, val in splits(MLPRegressor(**QUICK, validation_split=cv))]
+    assert_array_equal(by_default, folds[:3])
     bagged = MLPRegressor(**QUICK, validation_split=cv, bagging="cv")
     assert_array_equal([val for _, val in splits(bagged)], folds)
     bagged.fit(X, NUMBERS)

@@ -71,7 +71,7 @@ def test_scores_of_rows_set_aside_warn_of_copies(form):
     X, y = form(pd.concat([NOISE] * 4, ignore_index=True)), np.tile(LABELS, 4)
     settings = {"max_iter": 1, "hidden_layer_sizes": (4,), "random_state": 0}
     clf = MLPClassifier(**settings, n_iter_no_change=np.inf).fit(X, y)
-    with pytest.warns(UserWarning, match=r"of 160 test rows .* groups"):  # two networks
+    with pytest.warns(UserWarning, match=r"of 240 test rows .* groups"):  # three networks
         evaluate_held_out(clf, y)
     clf.fit(X, y, groups=np.tile(np.arange(100), 4))
     evaluate_held_out(clf, y)
