@@ -23,12 +23,12 @@ combutab.estimators: BaseMLP FitOutcome FitTask MLPClassifier MLPRegressor PackC
     refuse_text validate_parameters
 combutab.evaluation: ActivationStats AlignedTables CORRUPTIONS Corruption
     Interval METRICS Metric NemenyiResult PredictionScores Robustness Significance
-    activation_stats align_tables bootstrap_interval compare_pairs
+    activation_stats align_tables attribute_inference bootstrap_interval compare_pairs
     compare_with_best corrected_interval corrected_resampled_ttest corrupt detection
     evaluate_held_out evaluate_predictions fidelity find_metric friedman holm interval_words
-    mean_ranks ml_efficacy near_copies nemenyi p_words
-    power_decomposition privacy robustness summarise summarise_nemenyi summarise_pairs t_interval
-    wilcoxon
+    mean_ranks membership_inference ml_efficacy near_copies nemenyi p_words
+    power_decomposition privacy robustness singling_out summarise summarise_nemenyi
+    summarise_pairs t_interval wilcoxon
 combutab.generators: CTGAN Constraint FixedCombinations Formula Inequality Null OneOf
     PrivateSynthesizer ShortfallError Suggestions Sum TVAE TabFlow TabFlowImputer Unique
     check_conditions find_generators fit_stack patch_ctgan read_constraints suggest_constraints

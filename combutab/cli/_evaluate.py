@@ -40,8 +40,8 @@ class EvaluateOptions(_options.ReadOptions):
         Table of the synthetic rows, with the same columns.
     test : FILE
         Table of real rows that the generator was not trained on (hold-out). Models are tested on
-        them, and privacy is measured against them. Without this table, models are tested on parts
-        of REAL, and privacy is measured only by the number of copied rows and near copies.
+        them, and attacks on REAL are compared with attacks on them. Without this table, models are
+        tested on parts of REAL, and privacy is measured only by copied rows and near copies.
     out : FILE
         HTML report to write, such as report.html.
     model : FILE
@@ -65,6 +65,9 @@ class EvaluateOptions(_options.ReadOptions):
     identifiers : COLUMNS, default detected
         Columns that identify rows, such as a customer number, separated by commas. They are left
         out of all scores, as are those that are detected.
+    person : COLUMN
+        Column with the person that each row belongs to, if persons have several rows. Privacy
+        attacks then count persons.
     min_frequency : NUMBER
         Smallest number of rows of REAL (5) or fraction of them (0.01) that must have a value for
         the report to show it.
@@ -87,6 +90,7 @@ class EvaluateOptions(_options.ReadOptions):
     discrete: _options.Columns = None
     drop: _options.Columns = None
     identifiers: _options.Columns = None
+    person: str | None = None
     min_frequency: _options.Frequency = 5
     seed: _options.Seed = 0
     jobs: _options.OptionalCount = None
@@ -97,7 +101,7 @@ def evaluate(options: EvaluateOptions) -> None:
 
     Utility: how well models that are trained on the synthetic rows predict real rows. Fidelity: how
     similar columns and pairs of columns are to those of the real table. Privacy: whether synthetic
-    rows are copies of real rows, or closer to them than unseen real rows are.
+    rows are copies of real rows, and what attackers learn about the real rows from them.
 
     Example: combutab evaluate customers.csv synthetic.csv --target churn
     """
@@ -113,6 +117,9 @@ def evaluate(options: EvaluateOptions) -> None:
     tables = _read_tables(options, paths)
     real = tables["real"]
     target = None if options.target is None else _options.find_target(options.target, real.columns)
+    person = options.person
+    if person is not None:
+        person = _options.column_named("--person", person, real.columns)
     categorical = _options.find_columns("--discrete", options.discrete, real.columns)
     if target not in (None, *categorical) and real[target].count():
         classify = "--task classification"
@@ -129,6 +136,7 @@ def evaluate(options: EvaluateOptions) -> None:
         scoring=options.metric,
         learners=learners[0] if len(learners) == 1 else learners,
         identifiers=_options.find_columns("--identifiers", options.identifiers, real.columns),
+        person=person,
         generator=generator,
         made=description,
         names=file_names(paths),

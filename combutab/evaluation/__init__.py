@@ -4,8 +4,10 @@ from combutab.core.metrics import METRICS, Metric
 from combutab.core.scorers import find_metric
 from combutab.evaluation._alignment import AlignedTables, align_tables
 from combutab.evaluation._detection import detection
+from combutab.evaluation._disclosure import attribute_inference, singling_out
 from combutab.evaluation._efficacy import ml_efficacy
 from combutab.evaluation._fidelity import fidelity
+from combutab.evaluation._membership import membership_inference
 from combutab.evaluation._networks import (
     ActivationStats,
     activation_stats,
@@ -62,6 +64,7 @@ __all__ = [
     "Significance",
     "activation_stats",
     "align_tables",
+    "attribute_inference",
     "bootstrap_interval",
     "compare_pairs",
     "compare_with_best",
@@ -77,6 +80,7 @@ __all__ = [
     "holm",
     "interval_words",
     "mean_ranks",
+    "membership_inference",
     "ml_efficacy",
     "near_copies",
     "nemenyi",
@@ -84,6 +88,7 @@ __all__ = [
     "power_decomposition",
     "privacy",
     "robustness",
+    "singling_out",
     "summarise",
     "summarise_nemenyi",
     "summarise_pairs",

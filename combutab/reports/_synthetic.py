@@ -28,6 +28,7 @@ from combutab.evaluation import (
     privacy,
 )
 from combutab.preprocessing import Table, as_pandas, infer_task, refuse_large
+from combutab.reports._attacks import run_attacks
 from combutab.reports._charts import least_rows
 from combutab.reports._copies import find_copied_values, find_copies
 from combutab.reports._findings import (
@@ -98,6 +99,10 @@ class SyntheticEvaluation:
         ``detection`` is empty if there are too few rows.
     privacy : DataFrame or None
         Result of `privacy`, source "synthetic"; None without ``test``.
+    attacks : mapping of str to DataFrame
+        Results of `membership_inference`, `attribute_inference` and `singling_out`, by the names
+        "membership inference", "attribute inference" and "singling out". Empty without ``test``, or
+        if it has too few rows or too many training rows.
     copies : int
         Number of synthetic rows that equal a row of ``train`` in every column except identifiers.
     findings : tuple of Finding
@@ -134,6 +139,7 @@ class SyntheticEvaluation:
     fidelity: pd.DataFrame
     detection: pd.DataFrame
     privacy: pd.DataFrame | None
+    attacks: Mapping[str, pd.DataFrame]
     copies: int
     findings: tuple[Finding, Finding, Finding]
     made: Mapping[str, str]
@@ -190,6 +196,7 @@ def evaluate_synthetic(
     learners: Any = "standard",
     scoring: str | None = None,
     identifiers: Collection[Hashable] | None = None,
+    person: Hashable | None = None,
     made: Mapping[str, str] | None = None,
     generator: Any = None,
     names: Mapping[str, str] | None = None,
@@ -226,6 +233,10 @@ def evaluate_synthetic(
         Columns that identify rows, such as a customer number. They are left out of all scores, as
         are the columns for which ``generator`` makes new identifiers, and columns that are detected
         (see the notes).
+    person : column name, optional
+        Column with the person that each row belongs to, if persons have several rows. It is an
+        identifier. Privacy attacks then count persons, and held-out rows of persons who have
+        training rows are left out of them.
     made : mapping of str to str, optional
         Settings of the generator, for the report.
     generator : fitted generator, optional
@@ -274,11 +285,13 @@ def evaluate_synthetic(
     affect it, because they are also good for columns that were sampled independently.
 
     Privacy: tests for synthetic rows that equal a real row that occurs once, in all columns or in
-    all but one or two; for near copies (`near_copies`); for distances to the closest record and
-    membership inference (`privacy`); and for copied values of columns whose values identify rows.
-    Each is compared with what other real rows show. Copies of held-out rows are detected in the
-    same way as copies of training rows. Synthetic rows that are closer to held-out rows are a sign
-    that the two real tables are swapped, or that the generator was trained on both.
+    all but one or two; for near copies (`near_copies`); for distances to the closest record
+    (`privacy`); for copied values of columns whose values identify rows; and attacks
+    (`membership_inference`, `attribute_inference`, `singling_out`). Each is compared with what
+    other real rows show. "good" means that these tests find nothing, not that the rows are private.
+    Copies of held-out rows are detected in the same way as copies of training rows. Synthetic rows
+    that are closer to held-out rows are a sign that the two real tables are swapped, or that the
+    generator was trained on both.
 
     Shares and ROC AUCs are reported with two standard errors.
 
@@ -299,7 +312,7 @@ def evaluate_synthetic(
     clock = _Clock(progress)
     options: dict[str, Any] = {"random_state": random_state, "n_jobs": n_jobs}
     all_columns, left_out = _align_and_identify(
-        tables, table_names, categorical, identifiers, generator, target
+        tables, table_names, categorical, identifiers, person, generator, target
     )
     _check_target(all_columns, target, task)
     if (
@@ -331,8 +344,8 @@ def evaluate_synthetic(
     n_test = 0 if test is None else len(test)
     real_told = two_sample(detection_scores, HELD_OUT, min(len(train), n_test))
     with clock("privacy", "comparing synthetic rows with real rows"):
-        privacy_scores, copies, privacy_finding = _evaluate_privacy(
-            all_columns, left_out, {"categorical": categories, **options}, real_told
+        privacy_scores, attacks, copies, privacy_finding = _evaluate_privacy(
+            all_columns, left_out, person, {"categorical": categories, **options}, real_told
         )
     return SyntheticEvaluation(
         train=all_columns["real"],
@@ -348,6 +361,7 @@ def evaluate_synthetic(
         fidelity=fidelity_scores,
         detection=detection_scores,
         privacy=privacy_scores,
+        attacks=attacks,
         copies=copies,
         findings=(
             utility.finding,
@@ -379,6 +393,7 @@ def _align_and_identify(
     names: Mapping[str, str],
     categorical: Collection[Hashable],
     identifiers: Collection[Hashable] | None,
+    person: Hashable | None,
     generator: Any,
     target: Hashable | None,
 ) -> tuple[AlignedTables, list[Hashable]]:
@@ -389,6 +404,8 @@ def _align_and_identify(
     raw = pd.DataFrame(as_pandas(tables["real"]))
     columns: list[Hashable] = [*raw.columns]
     known_identifiers: list[Hashable] = check_identifiers(identifiers or (), columns, target)
+    if person is not None and person not in known_identifiers:
+        known_identifiers += check_identifiers([person], columns, target, name="person")
     replaced = replaced_columns(generator)
     known_identifiers += [
         name for name in columns if name in replaced and name not in (*known_identifiers, target)
@@ -478,10 +495,11 @@ def _evaluate_utility(
 def _evaluate_privacy(
     all_columns: AlignedTables,
     identifiers: list[Hashable],
+    person: Hashable | None,
     compared: Mapping[str, Any],
     real_told: TwoSample | None,
-) -> tuple[pd.DataFrame | None, int, Finding]:
-    """The result of `privacy`, the copies of training rows, and the finding.
+) -> tuple[pd.DataFrame | None, dict[str, pd.DataFrame], int, Finding]:
+    """The results of `privacy` and of the attacks, the copies of training rows, and the finding.
 
     ``compared`` has parameters of `privacy`, and ``real_told`` is the two-sample test of held-out
     rows against training rows.
@@ -489,11 +507,15 @@ def _evaluate_privacy(
     aligned = _without(all_columns, identifiers)
     train, rows, test = aligned["real"], aligned["synthetic"], aligned.tables.get("test")
     privacy_scores, n_seen = None, 0
+    attacks: dict[str, pd.DataFrame] = {}
     if test is not None:
         privacy_scores = privacy(
             real_train=train, synthetic=rows, holdout=test, max_rows=_MOST, **compared
         )
         n_seen = _seen(train, test)
+        if not n_seen:
+            row_names = [name for name in identifiers if name != person]
+            attacks = run_attacks(_without(all_columns, row_names), person, compared)
     tables = [(TRAINING, "real", "test")]
     tables += [] if test is None or n_seen else [(UNSEEN, "test", "real")]
     # Rows of real tables that differ from each other do not show what chance does.
@@ -511,13 +533,14 @@ def _evaluate_privacy(
     finding = judge_privacy(
         privacy_scores,
         disclosed,
+        attacks=attacks,
         n_made=len(rows),
         n_compared=0 if test is None else min(len(train), len(test), _MOST),
         n_seen=n_seen,
         real=real_told,
         left_out=identifiers,
     )
-    return privacy_scores, disclosed[0].copies.rows, finding
+    return privacy_scores, attacks, disclosed[0].copies.rows, finding
 
 
 def _compare_with(

@@ -106,7 +106,7 @@ def test_every_column_has_a_chart_with_words(found, page):
 def test_all_scores_are_in_tables(found, page):
     for value in found.efficacy["mean"]:
         assert page.says("1" if value == 1 else f"{value:.3f}" if value < 1 else f"{value:.3g}")
-    assert page.count("table") == page.count("caption") == 6 + 3 + 2  # bars, maps
+    assert page.count("table") == page.count("caption") == 8 + 3 + 2  # bars, maps
     assert page.count("th", scope="col") > 0
     assert page.count("th", scope="row") > 0
 
