@@ -67,8 +67,8 @@ combutab.preprocessing: CIRCLE_STEPS QUARTERS
     parquet_parts
     plain_labels polars_cells put_cells read_amounts read_numbers refuse_cells
     refuse_large rows_needed to_ticks validate_table
-combutab.reports: Finding ModelReport SyntheticEvaluation evaluate_synthetic render_report
-    report_model write_report
+combutab.reports: Finding ModelReport RequirementError SyntheticEvaluation evaluate_synthetic
+    render_report report_model write_report
 combutab.training: BinaryCrossEntropy Callback ConditionSampler Conditions
     CrossEntropy EpochReport FitTasks GaussianNLL Learned Loss MaskedLoss MemberPlan MemberResult
     OptimizerConfig PER_STEP Pinball ProgressBar REGRESSION_LOSSES RowOptimizer RowStream Rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +17,11 @@ from sklearn.utils.validation import check_is_fitted
 from combutab._version import __version__
 from combutab.core.html import ChartRow, interval_chart, result_html
 from combutab.core.metrics import METRICS, Metric, choose_metric
+from combutab.core.requirements import (
+    RequirementError,
+    parse_requirement,
+    unmet_requirements,
+)
 from combutab.core.scores import check_defined, guess_targets
 from combutab.core.text import describe_generator
 from combutab.evaluation import (
@@ -53,6 +59,7 @@ from combutab.reports._identifiers import (
     identifies_rows,
     replaced_columns,
 )
+from combutab.reports._named_scores import scores_of
 from combutab.reports._page import say, versions
 from combutab.reports._yardsticks import measure_yardsticks
 
@@ -149,6 +156,74 @@ class SyntheticEvaluation:
     names: Mapping[str, str]
     least_rows: int
 
+    @property
+    def scores(self) -> dict[str, float]:
+        """The scores that `require` may name; NaN if a score is not known."""
+        return scores_of(self)
+
+    def require(self, *requirements: str) -> SyntheticEvaluation:
+        """Raise an error if the scores do not meet requirements.
+
+        Parameters
+        ----------
+        *requirements : str
+            Names of `scores` with a bound, such as "detection>=0.8" or "membership_tpr@1%<=0.03".
+
+        Returns
+        -------
+        SyntheticEvaluation
+            This evaluation, if all requirements are met.
+
+        Raises
+        ------
+        RequirementError
+            If a requirement is not met, or its score is not known. ``failures`` has a sentence for
+            each.
+        ValueError
+            If a name is not known (the message lists the known ones), or a requirement has another
+            form.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> people = pd.DataFrame(rng.normal(size=(900, 2)), columns=["age", "height"])
+        >>> evaluation = evaluate_synthetic(
+        ...     real_train=people[:300], real_test=people[300:600], synthetic=people[:300]
+        ... )
+        >>> evaluation.require("columns>=0.9")
+        SyntheticEvaluation(utility='unknown', fidelity='good', privacy='poor', n_synthetic=300)
+        >>> evaluation.require("columns>=0.9", "membership_tpr@1%<=0.03")
+        Traceback (most recent call last):
+        ...
+        combutab.core.requirements.RequirementError: membership_tpr@1%<=0.03: it is 1
+        """
+        parsed = [parse_requirement(text) for text in requirements]
+        if failures := unmet_requirements(self.scores, parsed):
+            raise RequirementError(failures)
+        return self
+
+    def to_json(self) -> str:
+        """Return scores, findings and attacks as JSON, without rows; scores not known are null."""
+        record = {
+            "combutab": __version__,
+            "tables": {
+                role: {"name": self.names[role], "n_rows": len(table)}
+                for role, table in (
+                    ("real", self.train),
+                    ("synthetic", self.synthetic),
+                    ("test", self.test),
+                )
+                if table is not None
+            },
+            "target": None if self.target is None else str(self.target),
+            "seed": self.seed,
+            "levels": {finding.subject: finding.level for finding in self.findings},
+            "scores": self.scores,
+            "findings": {finding.subject: finding.sentence for finding in self.findings},
+            "attacks": {name: table.to_dict("records") for name, table in self.attacks.items()},
+        }
+        return json.dumps(_without_nan(record), indent=2, ensure_ascii=False, default=str)
+
     def __repr__(self) -> str:
         levels = ", ".join(f"{finding.subject}={finding.level!r}" for finding in self.findings)
         return f"SyntheticEvaluation({levels}, n_synthetic={len(self.synthetic)})"
@@ -183,6 +258,17 @@ class SyntheticEvaluation:
             )
             chart = interval_chart(rows, (low, high), caption)
         return result_html(title, sentences, chart, caption)
+
+
+def _without_nan(value: Any) -> Any:
+    """The value with None for NaN, which JSON does not have, within dicts and lists."""
+    if isinstance(value, Mapping):
+        return {str(key): _without_nan(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(item) for item in value]
+    if isinstance(value, float | np.floating):
+        return float(value) if np.isfinite(value) else None
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def evaluate_synthetic(
