@@ -24,7 +24,7 @@ combutab.estimators: BaseMLP FitOutcome FitTask MLPClassifier MLPRegressor PackC
 combutab.evaluation: ActivationStats AlignedTables CORRUPTIONS Corruption
     Interval METRICS Metric NemenyiResult PredictionScores Robustness Significance
     activation_stats align_tables attribute_inference bootstrap_interval compare_pairs
-    compare_with_best corrected_interval corrected_resampled_ttest corrupt detection
+    compare_with_best corrected_interval corrected_resampled_ttest corrupt detection detection_parts
     evaluate_held_out evaluate_predictions fidelity find_metric friedman holm interval_words
     mean_ranks membership_inference ml_efficacy near_copies nemenyi p_words
     power_decomposition privacy robustness singling_out summarise summarise_nemenyi

@@ -3,7 +3,7 @@
 from combutab.core.metrics import METRICS, Metric
 from combutab.core.scorers import find_metric
 from combutab.evaluation._alignment import AlignedTables, align_tables
-from combutab.evaluation._detection import detection
+from combutab.evaluation._detection import detection, detection_parts
 from combutab.evaluation._disclosure import attribute_inference, singling_out
 from combutab.evaluation._efficacy import ml_efficacy
 from combutab.evaluation._fidelity import fidelity
@@ -72,6 +72,7 @@ __all__ = [
     "corrected_resampled_ttest",
     "corrupt",
     "detection",
+    "detection_parts",
     "evaluate_held_out",
     "evaluate_predictions",
     "fidelity",
