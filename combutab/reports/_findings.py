@@ -347,7 +347,11 @@ def judge_privacy(
         n_columns=len(attacks.get(ATTRIBUTES, ())) - 1,
     )
     notes = say(
-        "privacy_notes", clean=why == "none", rough=reach > CLEAR, left_out=_listed(left_out)
+        "privacy_notes",
+        clean=why == "none",
+        rough=reach > CLEAR,
+        few_isolated=bool(results) and all(result.rows != "isolated" for result in results),
+        left_out=_listed(left_out),
     )
     return Finding("privacy", level, " ".join(sentences), tuple(notes), headline)
 

@@ -28,6 +28,7 @@ from combutab.evaluation import (
     AlignedTables,
     align_tables,
     detection,
+    detection_parts,
     fidelity,
     ml_efficacy,
     near_copies,
@@ -71,6 +72,9 @@ _FOLDS = 5
 _RESAMPLES = 100  # of the rows that learners are tested on, for what chance may do
 _DRAWN_ANEW = 5  # times, of synthetic rows that teach little
 _MOST = 100_000  # rows whose distances are measured
+_ENOUGH_PARTS = 100  # rows of each table from which parts of the two-sample test are measured
+_PARTS_TESTED = {"n_columns": 8, "n_pairs": 4, "n_splits": 2, "max_rows": 3000}
+_PART_COLUMNS = ["part", "column", "other_column", "auc", "se", "dependence", "source"]
 _DETECTION = ["learner", "metric", "source", "mean", "sd", "se", "fold_sd", "n_tables"]
 Task = Literal["classification", "regression"]
 
@@ -104,6 +108,9 @@ class SyntheticEvaluation:
     fidelity, detection : DataFrame
         Results of these functions. Sources are "synthetic" and, with ``test``, "held-out real".
         ``detection`` is empty if there are too few rows.
+    detection_parts : DataFrame
+        Result of the function of this name with ``test`` as real rows (or ``train``, if ``test``
+        has fewer than 100 rows), and a column ``source`` as above. Empty if there are too few rows.
     privacy : DataFrame or None
         Result of `privacy`, source "synthetic"; None without ``test``.
     attacks : mapping of str to DataFrame
@@ -145,6 +152,7 @@ class SyntheticEvaluation:
     efficacy: pd.DataFrame | None
     fidelity: pd.DataFrame
     detection: pd.DataFrame
+    detection_parts: pd.DataFrame
     privacy: pd.DataFrame | None
     attacks: Mapping[str, pd.DataFrame]
     copies: int
@@ -427,6 +435,8 @@ def evaluate_synthetic(
         )
     with clock("detection", "distinguishing synthetic rows from real rows"):
         detection_scores = _run_detection(train, sources, options)
+    with clock("detection", "comparing single columns and pairs of columns"):
+        parts = _run_detection_parts(train, rows, test, {"categorical": categories, **options})
     n_test = 0 if test is None else len(test)
     real_told = two_sample(detection_scores, HELD_OUT, min(len(train), n_test))
     with clock("privacy", "comparing synthetic rows with real rows"):
@@ -446,6 +456,7 @@ def evaluate_synthetic(
         efficacy=utility.efficacy,
         fidelity=fidelity_scores,
         detection=detection_scores,
+        detection_parts=parts,
         privacy=privacy_scores,
         attacks=attacks,
         copies=copies,
@@ -857,3 +868,24 @@ def _run_detection(
         return pd.DataFrame(columns=_DETECTION)
     n_splits = min(_FOLDS, len(real), *map(len, enough.values()))
     return detection(real=real, synthetic=enough, n_splits=n_splits, **options)
+
+
+def _run_detection_parts(
+    train: pd.DataFrame,
+    synthetic: pd.DataFrame,
+    test: pd.DataFrame | None,
+    options: Mapping[str, Any],
+) -> pd.DataFrame:
+    """Run `detection_parts` on the synthetic rows and, for all columns, on real rows."""
+    has_test = test is not None and len(test) >= _ENOUGH_PARTS
+    real = test if test is not None and has_test else train
+    if min(len(real), len(synthetic)) < _ENOUGH_PARTS:
+        return pd.DataFrame(columns=_PART_COLUMNS)
+    parts = detection_parts(real=real, synthetic=synthetic, **{**_PARTS_TESTED, **options})
+    results = [parts.assign(source=SYNTHETIC)]
+    if has_test and len(train) >= _ENOUGH_PARTS:
+        all_columns = {**_PARTS_TESTED, "n_columns": 0, "n_pairs": 0, **options}
+        results.append(
+            detection_parts(real=real, synthetic=train, **all_columns).assign(source=HELD_OUT)
+        )
+    return pd.concat(results, ignore_index=True)

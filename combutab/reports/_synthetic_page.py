@@ -66,6 +66,7 @@ def synthetic_page(evaluation: SyntheticEvaluation) -> str:
             heat=_heat(evaluation),
             pairs=_worst_pairs(evaluation),
             rows=_row_scores(evaluation),
+            parts=_part_rows(evaluation),
             privacy=_privacy(evaluation),
             attacks=attacks,
             more_attacks=more_attacks,
@@ -252,6 +253,29 @@ def _row_scores(evaluation: SyntheticEvaluation) -> list[dict[str, Any]]:
         for row in _fidelity_rows(evaluation, measure):
             value, held_out = (_percent(row[key]) for key in ("mean", "held_out"))
             rows.append({"measure": measure, "value": value, "error": "–", "held_out": held_out})
+    return rows
+
+
+def _part_rows(evaluation: SyntheticEvaluation) -> list[dict[str, Any]]:
+    """ROC AUCs of the parts of the two-sample test, with bars from 0.5 to 1."""
+    table = evaluation.detection_parts
+    is_synthetic = table["source"] == SYNTHETIC
+    held_out = table[~is_synthetic].set_index("part")["auc"]
+    rows: list[dict[str, Any]] = []
+    for part in table[is_synthetic].to_dict("records"):
+        control = held_out.get(part["part"], np.nan)
+        names = {
+            "all": "All columns",
+            "shuffled": "All columns, each shuffled",
+            "column": str(part["column"]),
+            "pair": f"{part['column']} and {part['other_column']}",
+        }
+        bars = [np.nan_to_num(2 * (area - 0.5)) for area in (control, part["auc"])]
+        rows.append(
+            {"part": part["part"], "name": names[part["part"]], "bars": bars}
+            | {name: number(part[name]) for name in ("auc", "se", "dependence")}
+            | {"held_out": number(control)}
+        )
     return rows
 
 
