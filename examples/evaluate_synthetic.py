@@ -68,8 +68,8 @@ for name, rows in tables.items():
 
 # %%
 # The picture shows the distance of each row to the nearest training row. The memorized rows have a
-# distance of zero. In a private table, the synthetic rows are not closer to the training rows than
-# the held-out rows are.
+# distance of zero. Without leakage, the synthetic rows are not closer to the training rows than the
+# held-out rows are; that they are not closer does not prove that there is none.
 
 
 def draw(train: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> Figure:

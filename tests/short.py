@@ -40,7 +40,7 @@ def few_resamples():
 @contextmanager
 def short_reports():
     """Let the report of a synthetic table draw chance a few times, with few trees and epochs."""
-    from combutab.evaluation import _efficacy
+    from combutab.evaluation import _disclosure, _efficacy, _membership
     from combutab.reports import _synthetic, _yardsticks
 
     with few_trees(), pytest.MonkeyPatch.context() as patch:
@@ -54,6 +54,9 @@ def short_reports():
         patch.setattr(_synthetic, "_FOLDS", 2)
         patch.setattr(_synthetic, "_RESAMPLES", 30)
         patch.setattr(_yardsticks, "_DRAWS", (3, 3))
+        patch.setattr(_membership, "_DRAWS", 19)
+        patch.setattr(_disclosure, "_SPLITS", 19)
+        patch.setitem(_disclosure.singling_out.__kwdefaults__, "n_predicates", 50)
         yield
 
 

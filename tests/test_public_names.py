@@ -23,12 +23,12 @@ combutab.estimators: BaseMLP FitOutcome FitTask MLPClassifier MLPRegressor PackC
     refuse_text validate_parameters
 combutab.evaluation: ActivationStats AlignedTables CORRUPTIONS Corruption
     Interval METRICS Metric NemenyiResult PredictionScores Robustness Significance
-    activation_stats align_tables bootstrap_interval compare_pairs
-    compare_with_best corrected_interval corrected_resampled_ttest corrupt detection
+    activation_stats align_tables attribute_inference bootstrap_interval compare_pairs
+    compare_with_best corrected_interval corrected_resampled_ttest corrupt detection detection_parts
     evaluate_held_out evaluate_predictions fidelity find_metric friedman holm interval_words
-    mean_ranks ml_efficacy near_copies nemenyi p_words
-    power_decomposition privacy robustness summarise summarise_nemenyi summarise_pairs t_interval
-    wilcoxon
+    mean_ranks membership_inference ml_efficacy near_copies nemenyi p_words
+    power_decomposition privacy robustness singling_out summarise summarise_nemenyi
+    summarise_pairs t_interval wilcoxon
 combutab.generators: CTGAN Constraint FixedCombinations Formula Inequality Null OneOf
     PrivateSynthesizer ShortfallError Suggestions Sum TVAE TabFlow TabFlowImputer Unique
     check_conditions find_generators fit_stack patch_ctgan read_constraints suggest_constraints
@@ -67,8 +67,8 @@ combutab.preprocessing: CIRCLE_STEPS QUARTERS
     parquet_parts
     plain_labels polars_cells put_cells read_amounts read_numbers refuse_cells
     refuse_large rows_needed to_ticks validate_table
-combutab.reports: Finding ModelReport SyntheticEvaluation evaluate_synthetic render_report
-    report_model write_report
+combutab.reports: Finding ModelReport RequirementError SyntheticEvaluation evaluate_synthetic
+    render_report report_model write_report
 combutab.training: BinaryCrossEntropy Callback ConditionSampler Conditions
     CrossEntropy EpochReport FitTasks GaussianNLL Learned Loss MaskedLoss MemberPlan MemberResult
     OptimizerConfig PER_STEP Pinball ProgressBar REGRESSION_LOSSES RowOptimizer RowStream Rows

@@ -43,7 +43,7 @@ app = typer.Typer(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return the exit code: 0, 2 after an error, 130 after Ctrl-C."""
+    """Run the command and return the exit code; `EXIT_CODES` has their meanings."""
     if argv is None:  # run as a program, not called from Python
         sys.excepthook = print_traceback
     usage_error: Any = typer.BadParameter.__base__

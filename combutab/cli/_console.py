@@ -13,11 +13,12 @@ from typing import Any, TextIO
 
 import typer
 
-USAGE_ERROR, INTERRUPTED = 2, 130
+USAGE_ERROR, UNMET, INTERRUPTED = 2, 3, 130
 EXIT_CODES = {
     0: "success",
     1: "an error in CombuTab, with a traceback",
     USAGE_ERROR: "wrong options, or a file that cannot be used or written",
+    UNMET: "a requirement (evaluate --require) is not met",
     INTERRUPTED: "interrupted by Ctrl-C",
 }
 _OF_COMPARE = "seeds|folds|epochs|hidden|test|recipe|baselines|sep|decimal"

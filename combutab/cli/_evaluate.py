@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from combutab.cli import _options
 from combutab.cli._console import (
+    UNMET,
     UserError,
     echo,
+    hint,
     no_early_ends,
     printable,
     refusals,
     spinner,
     warn,
 )
+from combutab.core.requirements import (
+    SCORES,
+    Requirement,
+    parse_requirement,
+    unmet_requirements,
+)
+from combutab.core.text import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,10 +51,16 @@ class EvaluateOptions(_options.ReadOptions):
         Table of the synthetic rows, with the same columns.
     test : FILE
         Table of real rows that the generator was not trained on (hold-out). Models are tested on
-        them, and privacy is measured against them. Without this table, models are tested on parts
-        of REAL, and privacy is measured only by the number of copied rows and near copies.
+        them, and attacks on REAL are compared with attacks on them. Without this table, models are
+        tested on parts of REAL, and privacy is measured only by copied rows and near copies.
     out : FILE
         HTML report to write, such as report.html.
+    json : FILE
+        JSON file to write, such as report.json, with the scores and findings.
+    require : SCORE>=NUMBER
+        Requirement, such as "detection>=0.8" or "membership_tpr@1%<=0.03" (signs: <=, >=, <, >).
+        The option may be repeated. Each requirement that is not met gives one line, and the exit
+        code is 3. Scores: SCORES.
     model : FILE
         Saved generator (`combutab synth --save`). The report lists its settings. Columns for which
         it makes new identifiers are left out of all scores.
@@ -65,6 +82,9 @@ class EvaluateOptions(_options.ReadOptions):
     identifiers : COLUMNS, default detected
         Columns that identify rows, such as a customer number, separated by commas. They are left
         out of all scores, as are those that are detected.
+    person : COLUMN
+        Column with the person that each row belongs to, if persons have several rows. Privacy
+        attacks then count persons.
     min_frequency : NUMBER
         Smallest number of rows of REAL (5) or fraction of them (0.01) that must have a value for
         the report to show it.
@@ -79,6 +99,8 @@ class EvaluateOptions(_options.ReadOptions):
     synthetic: _options.Table
     test: Path | None = None
     out: _options.OptionalOut = None
+    json: Path | None = None
+    require: list[str] | None = None
     model: Path | None = None
     target: str | None = None
     task: _options.Task = "auto"
@@ -87,6 +109,7 @@ class EvaluateOptions(_options.ReadOptions):
     discrete: _options.Columns = None
     drop: _options.Columns = None
     identifiers: _options.Columns = None
+    person: str | None = None
     min_frequency: _options.Frequency = 5
     seed: _options.Seed = 0
     jobs: _options.OptionalCount = None
@@ -97,13 +120,14 @@ def evaluate(options: EvaluateOptions) -> None:
 
     Utility: how well models that are trained on the synthetic rows predict real rows. Fidelity: how
     similar columns and pairs of columns are to those of the real table. Privacy: whether synthetic
-    rows are copies of real rows, or closer to them than unseen real rows are.
+    rows are copies of real rows, and what attackers learn about the real rows from them.
 
     Example: combutab evaluate customers.csv synthetic.csv --target churn
     """
     paths = {"real": options.real, "synthetic": options.synthetic}
     paths |= {} if options.test is None else {"test": options.test}
     _check_evaluate_options(options, paths)
+    requirements = _read_requirements(options)
 
     from combutab.cli import _files, _generators
 
@@ -113,6 +137,9 @@ def evaluate(options: EvaluateOptions) -> None:
     tables = _read_tables(options, paths)
     real = tables["real"]
     target = None if options.target is None else _options.find_target(options.target, real.columns)
+    person = options.person
+    if person is not None:
+        person = _options.column_named("--person", person, real.columns)
     categorical = _options.find_columns("--discrete", options.discrete, real.columns)
     if target not in (None, *categorical) and real[target].count():
         classify = "--task classification"
@@ -129,6 +156,7 @@ def evaluate(options: EvaluateOptions) -> None:
         scoring=options.metric,
         learners=learners[0] if len(learners) == 1 else learners,
         identifiers=_options.find_columns("--identifiers", options.identifiers, real.columns),
+        person=person,
         generator=generator,
         made=description,
         names=file_names(paths),
@@ -136,7 +164,14 @@ def evaluate(options: EvaluateOptions) -> None:
         random_state=options.seed,
         n_jobs=options.jobs,
     )
+    if options.json is not None:
+        from combutab.core.files import whole_file
+
+        with _options.writing(options.json), whole_file(options.json) as temporary:
+            temporary.write_text(evaluation.to_json() + "\n", encoding="utf-8")
+        options.echo_done(f"Wrote {options.json}")
     write_and_print(options, evaluation, options.out)
+    _check_requirements(evaluation, requirements)
 
 
 # ---- input -------------------------------------------------------------------------------------
@@ -145,7 +180,9 @@ def evaluate(options: EvaluateOptions) -> None:
 def _check_evaluate_options(options: EvaluateOptions, paths: Mapping[str, Path]) -> None:
     """Check the options that need no table."""
     inputs = {_ROLES[role]: path for role, path in paths.items()}
-    _options.check_outputs({"--out": options.out}, {**inputs, "--model": options.model})
+    _options.check_outputs(
+        {"--out": options.out, "--json": options.json}, {**inputs, "--model": options.model}
+    )
     for option, value in options.changed("task", "metric").items():
         if options.target is None:
             raise UserError(f"{option} {value} needs a column to predict: --target COLUMN")
@@ -161,6 +198,35 @@ def _check_evaluate_options(options: EvaluateOptions, paths: Mapping[str, Path])
                 f"SYNTHETIC is the same file as {_ROLES[role]}, {paths['synthetic']}: a table is "
                 "compared with itself"
             )
+
+
+def _read_requirements(options: EvaluateOptions) -> list[Requirement]:
+    """Read the requirements, and check that they can be known."""
+    with refusals():
+        requirements = [parse_requirement(text) for text in options.require or ()]
+    for requirement in requirements:
+        needs = SCORES[requirement.name].needs
+        if needs == "test" and options.test is None:
+            raise UserError(
+                f"--require {requirement} needs real rows that the generator was not trained on: "
+                "--test FILE"
+            )
+        if needs == "target" and options.target is None:
+            raise UserError(f"--require {requirement} needs a column to predict: --target COLUMN")
+    return requirements
+
+
+def _check_requirements(
+    evaluation: SyntheticEvaluation, requirements: Sequence[Requirement]
+) -> None:
+    """Print a line for each requirement that is not met, and end the command with its code."""
+    failures = unmet_requirements(evaluation.scores, requirements) if requirements else []
+    for failure in failures:
+        hint(f"requirement not met: {failure}")
+    if failures:
+        raise typer.Exit(UNMET)
+    if requirements:
+        echo(f"{counted(len(requirements), 'requirement')} met.")
 
 
 def _read_tables(options: EvaluateOptions, paths: Mapping[str, Path]) -> dict[str, pd.DataFrame]:

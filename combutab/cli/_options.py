@@ -25,6 +25,7 @@ import typer
 
 from combutab.cli._console import UserError, echo_on_terminal
 from combutab.core.metrics import METRICS, metric_names
+from combutab.core.requirements import SCORES
 from combutab.core.text import no_column, parse_seconds
 from combutab.core.textfile import SEPARATORS, Reading, usual_separator
 
@@ -35,6 +36,7 @@ _LAST_GROUPS = ("Computation", "Reading the file")
 # Words that stand for lists in the descriptions
 _LISTS = {
     "READABLE": ".csv, .tsv (both also with .gz), .parquet or .xlsx",
+    "SCORES": ", ".join(SCORES),
     "METRICS": "; ".join(", ".join(metric_names(task)) for task in METRICS),
 }
 

@@ -3,9 +3,11 @@
 from combutab.core.metrics import METRICS, Metric
 from combutab.core.scorers import find_metric
 from combutab.evaluation._alignment import AlignedTables, align_tables
-from combutab.evaluation._detection import detection
+from combutab.evaluation._detection import detection, detection_parts
+from combutab.evaluation._disclosure import attribute_inference, singling_out
 from combutab.evaluation._efficacy import ml_efficacy
 from combutab.evaluation._fidelity import fidelity
+from combutab.evaluation._membership import membership_inference
 from combutab.evaluation._networks import (
     ActivationStats,
     activation_stats,
@@ -62,6 +64,7 @@ __all__ = [
     "Significance",
     "activation_stats",
     "align_tables",
+    "attribute_inference",
     "bootstrap_interval",
     "compare_pairs",
     "compare_with_best",
@@ -69,6 +72,7 @@ __all__ = [
     "corrected_resampled_ttest",
     "corrupt",
     "detection",
+    "detection_parts",
     "evaluate_held_out",
     "evaluate_predictions",
     "fidelity",
@@ -77,6 +81,7 @@ __all__ = [
     "holm",
     "interval_words",
     "mean_ranks",
+    "membership_inference",
     "ml_efficacy",
     "near_copies",
     "nemenyi",
@@ -84,6 +89,7 @@ __all__ = [
     "power_decomposition",
     "privacy",
     "robustness",
+    "singling_out",
     "summarise",
     "summarise_nemenyi",
     "summarise_pairs",

@@ -1,5 +1,6 @@
 """Reports of models, comparisons and synthetic tables as HTML pages."""
 
+from combutab.core.requirements import RequirementError
 from combutab.reports._findings import Finding
 from combutab.reports._model import ModelReport, report_model
 from combutab.reports._synthetic import SyntheticEvaluation, evaluate_synthetic
@@ -8,6 +9,7 @@ from combutab.reports._write import render_report, write_report
 __all__ = [
     "Finding",
     "ModelReport",
+    "RequirementError",
     "SyntheticEvaluation",
     "evaluate_synthetic",
     "render_report",

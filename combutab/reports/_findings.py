@@ -11,6 +11,12 @@ import pandas as pd
 
 from combutab.core.metrics import Metric
 from combutab.core.text import counted
+from combutab.reports._attacks import (
+    ATTRIBUTES,
+    AttackResult,
+    attack_results,
+    distance_area,
+)
 from combutab.reports._copies import ALPHA, FEWEST_COPIES, Copies, Repeated
 from combutab.reports._page import say
 from combutab.reports._yardsticks import Yardsticks, column_losses, pair_losses
@@ -247,25 +253,30 @@ def judge_privacy(
     privacy: pd.DataFrame | None,
     tables: Sequence[Disclosed],
     *,
+    attacks: Mapping[str, pd.DataFrame],
     n_made: int,
     n_compared: int = 0,
     n_seen: int = 0,
     real: TwoSample | None = None,
     left_out: Sequence[Hashable] = (),
 ) -> Finding:
-    """Say whether synthetic rows are copies of real ones, or too close to one real table.
+    """Say whether synthetic rows are copies of real ones, or disclose them to an attack.
 
-    ``privacy`` is the evaluator's table, None without held-out rows. ``tables`` are the training
-    rows and, with held-out rows that are none of these, the held-out rows; ``n_compared`` rows of
-    each were compared by distance. ``n_seen`` held-out rows are training rows too, where these are
-    too many for chance. ``real`` is the two-sample test of the held-out rows against the training
-    rows.
+    ``privacy`` is the evaluator's table, None without held-out rows. ``attacks`` are the results of
+    `run_attacks`, empty without held-out rows that are not training rows. ``tables`` are the
+    training rows and, with held-out rows that are none of these, the held-out rows; ``n_compared``
+    rows of each were compared by distance. ``n_seen`` held-out rows are training rows too, where
+    these are too many for chance. ``real`` is the two-sample test of the held-out rows against the
+    training rows.
     """
     far = None
     if privacy is not None and not n_seen:
-        scores = privacy.set_index("measure").loc[["share_closer_to_train", "membership_auc"]]
-        share, area = map(float, scores["mean"])
-        far = _Distances(share, area, *(ERRORS * float(error) for error in scores["se"]))
+        scores = privacy.set_index("measure")
+        share = float(scores["mean"]["share_closer_to_train"])
+        share_error = float(scores["se"]["share_closer_to_train"])
+        area, area_error = distance_area(attacks)
+        far = _Distances(share, area, ERRORS * share_error, ERRORS * area_error)
+    results = [] if n_seen else attack_results(attacks)
     signs = [] if far is None else far.signs
     differ = real is not None and real.differ
     toward = {TRAINING: signs, HELD_OUT_ROWS: [1.0 - sign for sign in signs]}
@@ -287,9 +298,14 @@ def judge_privacy(
 
     reach = 0.0
     if far is not None:  # of few rows a share is not certain, however far all are from real ones
-        reach = 0.5 + max(far.off_area, ERRORS * 0.5 / math.sqrt(n_made))
+        area_error = math.sqrt((2 * n_compared + 1) / (12 * n_compared**2))
+        reach = 0.5 + ERRORS * max(area_error, 0.5 / math.sqrt(n_made))
+    succeeding = [result for result in results if result.is_sign]
+    clear = [result for result in succeeding if result.advantage >= CLEAR - 0.5 and not differ]
     level, headline = "unknown", ""
-    if poor:
+    if clear and not poor:
+        level, why, headline = "poor", "attack", "An attack learns about training rows."
+    elif poor:
         if any(not sign.left_out for table in poor for sign in table.copies.signs):
             why = "copies"
         elif any(table.copies.signs for table in poor):
@@ -301,16 +317,19 @@ def judge_privacy(
             headline = "Held-out rows or values are copied."
     elif weak and (far is not None or any(table.values for table in weak)):
         level, why = "fair", "weak"
+    elif succeeding and not differ:
+        level, why, headline = "fair", "attack", "An attack may learn about training rows."
     elif n_seen:
         why = "seen"
     elif far is None:
         why = "unseen"
     elif reach > BLIND:
         why = "few"
-    elif differ and signs:
+    elif differ and (signs or succeeding):
         why = "differ"
     else:
         level, why = "good", "none"
+        (headline,) = say("tested", attacks=[*attacks])
     suspected = [table for table in poor + weak if table.near and table.near.beyond_chance]
     sentences = say(
         "privacy",
@@ -322,11 +341,28 @@ def judge_privacy(
         n_made=n_made,
         n_seen=n_seen,
         n_compared=n_compared,
+        level=level,
+        succeeding=[*dict.fromkeys(result.attack for result in clear or succeeding)],
+        attacks=_in_words(results),
+        n_columns=len(attacks.get(ATTRIBUTES, ())) - 1,
     )
     notes = say(
-        "privacy_notes", clean=why == "none", rough=reach > CLEAR, left_out=_listed(left_out)
+        "privacy_notes",
+        clean=why == "none",
+        rough=reach > CLEAR,
+        few_isolated=bool(results) and all(result.rows != "isolated" for result in results),
+        left_out=_listed(left_out),
     )
     return Finding("privacy", level, " ".join(sentences), tuple(notes), headline)
+
+
+def _in_words(results: Sequence[AttackResult]) -> list[AttackResult]:
+    """The results for sentences: for each attack and group of rows the first sign, or the first."""
+    chosen: dict[tuple[str, str], AttackResult] = {}
+    for result in sorted(results, key=lambda result: not result.is_sign):
+        if result.is_sign or result.name != "univariate":
+            chosen.setdefault((result.attack, result.rows), result)
+    return [result for result in results if result in chosen.values()]
 
 
 def _listed(names: Sequence[Hashable]) -> str:

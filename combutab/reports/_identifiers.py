@@ -94,16 +94,23 @@ def _are_new(real: pd.Series, synthetic: pd.Series) -> bool:
 
 
 def check_identifiers(
-    identifiers: Collection[Hashable], columns: Collection[Hashable], target: Hashable | None
+    identifiers: Collection[Hashable],
+    columns: Collection[Hashable],
+    target: Hashable | None,
+    *,
+    name: str = "identifiers",
 ) -> list[Hashable]:
-    """Return the identifiers that are named, or raise ValueError if they are no columns."""
+    """Return the identifiers that are named, or raise ValueError if they are no columns.
+
+    ``name`` is the parameter that names them.
+    """
     if isinstance(identifiers, str):
-        raise ValueError(f"identifiers must be a list of column names, got {identifiers!r}")
+        raise ValueError(f"{name} must be a list of column names, got {identifiers!r}")
     names = list(dict.fromkeys(identifiers))
-    if unknown := [name for name in names if name not in columns]:
-        raise ValueError(f"identifiers: there is no column {unknown}; the columns are {columns}")
+    if unknown := [column for column in names if column not in columns]:
+        raise ValueError(f"{name}: there is no column {unknown}; the columns are {columns}")
     if target is not None and target in names:
-        raise ValueError(f"the target {target!r} is listed in identifiers; remove it from them")
+        raise ValueError(f"the target {target!r} is listed in {name}; remove it there")
     if len(names) == len(columns):
-        raise ValueError("identifiers lists all columns; at least one other column is needed")
+        raise ValueError(f"{name} lists all columns; at least one other column is needed")
     return names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,18 +17,25 @@ from sklearn.utils.validation import check_is_fitted
 from combutab._version import __version__
 from combutab.core.html import ChartRow, interval_chart, result_html
 from combutab.core.metrics import METRICS, Metric, choose_metric
+from combutab.core.requirements import (
+    RequirementError,
+    parse_requirement,
+    unmet_requirements,
+)
 from combutab.core.scores import check_defined, guess_targets
 from combutab.core.text import describe_generator
 from combutab.evaluation import (
     AlignedTables,
     align_tables,
     detection,
+    detection_parts,
     fidelity,
     ml_efficacy,
     near_copies,
     privacy,
 )
 from combutab.preprocessing import Table, as_pandas, infer_task, refuse_large
+from combutab.reports._attacks import run_attacks
 from combutab.reports._charts import least_rows
 from combutab.reports._copies import find_copied_values, find_copies
 from combutab.reports._findings import (
@@ -52,6 +60,7 @@ from combutab.reports._identifiers import (
     identifies_rows,
     replaced_columns,
 )
+from combutab.reports._named_scores import scores_of
 from combutab.reports._page import say, versions
 from combutab.reports._yardsticks import measure_yardsticks
 
@@ -63,6 +72,9 @@ _FOLDS = 5
 _RESAMPLES = 100  # of the rows that learners are tested on, for what chance may do
 _DRAWN_ANEW = 5  # times, of synthetic rows that teach little
 _MOST = 100_000  # rows whose distances are measured
+_ENOUGH_PARTS = 100  # rows of each table from which parts of the two-sample test are measured
+_PARTS_TESTED = {"n_columns": 8, "n_pairs": 4, "n_splits": 2, "max_rows": 3000}
+_PART_COLUMNS = ["part", "column", "other_column", "auc", "se", "dependence", "source"]
 _DETECTION = ["learner", "metric", "source", "mean", "sd", "se", "fold_sd", "n_tables"]
 Task = Literal["classification", "regression"]
 
@@ -96,8 +108,15 @@ class SyntheticEvaluation:
     fidelity, detection : DataFrame
         Results of these functions. Sources are "synthetic" and, with ``test``, "held-out real".
         ``detection`` is empty if there are too few rows.
+    detection_parts : DataFrame
+        Result of the function of this name with ``test`` as real rows (or ``train``, if ``test``
+        has fewer than 100 rows), and a column ``source`` as above. Empty if there are too few rows.
     privacy : DataFrame or None
         Result of `privacy`, source "synthetic"; None without ``test``.
+    attacks : mapping of str to DataFrame
+        Results of `membership_inference`, `attribute_inference` and `singling_out`, by the names
+        "membership inference", "attribute inference" and "singling out". Empty without ``test``, or
+        if it has too few rows or too many training rows.
     copies : int
         Number of synthetic rows that equal a row of ``train`` in every column except identifiers.
     findings : tuple of Finding
@@ -133,7 +152,9 @@ class SyntheticEvaluation:
     efficacy: pd.DataFrame | None
     fidelity: pd.DataFrame
     detection: pd.DataFrame
+    detection_parts: pd.DataFrame
     privacy: pd.DataFrame | None
+    attacks: Mapping[str, pd.DataFrame]
     copies: int
     findings: tuple[Finding, Finding, Finding]
     made: Mapping[str, str]
@@ -142,6 +163,74 @@ class SyntheticEvaluation:
     seconds: Mapping[str, float]
     names: Mapping[str, str]
     least_rows: int
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """The scores that `require` may name; NaN if a score is not known."""
+        return scores_of(self)
+
+    def require(self, *requirements: str) -> SyntheticEvaluation:
+        """Raise an error if the scores do not meet requirements.
+
+        Parameters
+        ----------
+        *requirements : str
+            Names of `scores` with a bound, such as "detection>=0.8" or "membership_tpr@1%<=0.03".
+
+        Returns
+        -------
+        SyntheticEvaluation
+            This evaluation, if all requirements are met.
+
+        Raises
+        ------
+        RequirementError
+            If a requirement is not met, or its score is not known. ``failures`` has a sentence for
+            each.
+        ValueError
+            If a name is not known (the message lists the known ones), or a requirement has another
+            form.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> people = pd.DataFrame(rng.normal(size=(900, 2)), columns=["age", "height"])
+        >>> evaluation = evaluate_synthetic(
+        ...     real_train=people[:300], real_test=people[300:600], synthetic=people[:300]
+        ... )
+        >>> evaluation.require("columns>=0.9")
+        SyntheticEvaluation(utility='unknown', fidelity='good', privacy='poor', n_synthetic=300)
+        >>> evaluation.require("columns>=0.9", "membership_tpr@1%<=0.03")
+        Traceback (most recent call last):
+        ...
+        combutab.core.requirements.RequirementError: membership_tpr@1%<=0.03: it is 1
+        """
+        parsed = [parse_requirement(text) for text in requirements]
+        if failures := unmet_requirements(self.scores, parsed):
+            raise RequirementError(failures)
+        return self
+
+    def to_json(self) -> str:
+        """Return scores, findings and attacks as JSON, without rows; scores not known are null."""
+        record = {
+            "combutab": __version__,
+            "tables": {
+                role: {"name": self.names[role], "n_rows": len(table)}
+                for role, table in (
+                    ("real", self.train),
+                    ("synthetic", self.synthetic),
+                    ("test", self.test),
+                )
+                if table is not None
+            },
+            "target": None if self.target is None else str(self.target),
+            "seed": self.seed,
+            "levels": {finding.subject: finding.level for finding in self.findings},
+            "scores": self.scores,
+            "findings": {finding.subject: finding.sentence for finding in self.findings},
+            "attacks": {name: table.to_dict("records") for name, table in self.attacks.items()},
+        }
+        return json.dumps(_without_nan(record), indent=2, ensure_ascii=False, default=str)
 
     def __repr__(self) -> str:
         levels = ", ".join(f"{finding.subject}={finding.level!r}" for finding in self.findings)
@@ -179,6 +268,17 @@ class SyntheticEvaluation:
         return result_html(title, sentences, chart, caption)
 
 
+def _without_nan(value: Any) -> Any:
+    """The value with None for NaN, which JSON does not have, within dicts and lists."""
+    if isinstance(value, Mapping):
+        return {str(key): _without_nan(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(item) for item in value]
+    if isinstance(value, float | np.floating):
+        return float(value) if np.isfinite(value) else None
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def evaluate_synthetic(
     *,
     real_train: Any,
@@ -190,6 +290,7 @@ def evaluate_synthetic(
     learners: Any = "standard",
     scoring: str | None = None,
     identifiers: Collection[Hashable] | None = None,
+    person: Hashable | None = None,
     made: Mapping[str, str] | None = None,
     generator: Any = None,
     names: Mapping[str, str] | None = None,
@@ -226,6 +327,10 @@ def evaluate_synthetic(
         Columns that identify rows, such as a customer number. They are left out of all scores, as
         are the columns for which ``generator`` makes new identifiers, and columns that are detected
         (see the notes).
+    person : column name, optional
+        Column with the person that each row belongs to, if persons have several rows. It is an
+        identifier. Privacy attacks then count persons, and held-out rows of persons who have
+        training rows are left out of them.
     made : mapping of str to str, optional
         Settings of the generator, for the report.
     generator : fitted generator, optional
@@ -274,11 +379,13 @@ def evaluate_synthetic(
     affect it, because they are also good for columns that were sampled independently.
 
     Privacy: tests for synthetic rows that equal a real row that occurs once, in all columns or in
-    all but one or two; for near copies (`near_copies`); for distances to the closest record and
-    membership inference (`privacy`); and for copied values of columns whose values identify rows.
-    Each is compared with what other real rows show. Copies of held-out rows are detected in the
-    same way as copies of training rows. Synthetic rows that are closer to held-out rows are a sign
-    that the two real tables are swapped, or that the generator was trained on both.
+    all but one or two; for near copies (`near_copies`); for distances to the closest record
+    (`privacy`); for copied values of columns whose values identify rows; and attacks
+    (`membership_inference`, `attribute_inference`, `singling_out`). Each is compared with what
+    other real rows show. "good" means that these tests find nothing, not that the rows are private.
+    Copies of held-out rows are detected in the same way as copies of training rows. Synthetic rows
+    that are closer to held-out rows are a sign that the two real tables are swapped, or that the
+    generator was trained on both.
 
     Shares and ROC AUCs are reported with two standard errors.
 
@@ -299,7 +406,7 @@ def evaluate_synthetic(
     clock = _Clock(progress)
     options: dict[str, Any] = {"random_state": random_state, "n_jobs": n_jobs}
     all_columns, left_out = _align_and_identify(
-        tables, table_names, categorical, identifiers, generator, target
+        tables, table_names, categorical, identifiers, person, generator, target
     )
     _check_target(all_columns, target, task)
     if (
@@ -328,11 +435,13 @@ def evaluate_synthetic(
         )
     with clock("detection", "distinguishing synthetic rows from real rows"):
         detection_scores = _run_detection(train, sources, options)
+    with clock("detection", "comparing single columns and pairs of columns"):
+        parts = _run_detection_parts(train, rows, test, {"categorical": categories, **options})
     n_test = 0 if test is None else len(test)
     real_told = two_sample(detection_scores, HELD_OUT, min(len(train), n_test))
     with clock("privacy", "comparing synthetic rows with real rows"):
-        privacy_scores, copies, privacy_finding = _evaluate_privacy(
-            all_columns, left_out, {"categorical": categories, **options}, real_told
+        privacy_scores, attacks, copies, privacy_finding = _evaluate_privacy(
+            all_columns, left_out, person, {"categorical": categories, **options}, real_told
         )
     return SyntheticEvaluation(
         train=all_columns["real"],
@@ -347,7 +456,9 @@ def evaluate_synthetic(
         efficacy=utility.efficacy,
         fidelity=fidelity_scores,
         detection=detection_scores,
+        detection_parts=parts,
         privacy=privacy_scores,
+        attacks=attacks,
         copies=copies,
         findings=(
             utility.finding,
@@ -379,6 +490,7 @@ def _align_and_identify(
     names: Mapping[str, str],
     categorical: Collection[Hashable],
     identifiers: Collection[Hashable] | None,
+    person: Hashable | None,
     generator: Any,
     target: Hashable | None,
 ) -> tuple[AlignedTables, list[Hashable]]:
@@ -389,6 +501,8 @@ def _align_and_identify(
     raw = pd.DataFrame(as_pandas(tables["real"]))
     columns: list[Hashable] = [*raw.columns]
     known_identifiers: list[Hashable] = check_identifiers(identifiers or (), columns, target)
+    if person is not None and person not in known_identifiers:
+        known_identifiers += check_identifiers([person], columns, target, name="person")
     replaced = replaced_columns(generator)
     known_identifiers += [
         name for name in columns if name in replaced and name not in (*known_identifiers, target)
@@ -478,10 +592,11 @@ def _evaluate_utility(
 def _evaluate_privacy(
     all_columns: AlignedTables,
     identifiers: list[Hashable],
+    person: Hashable | None,
     compared: Mapping[str, Any],
     real_told: TwoSample | None,
-) -> tuple[pd.DataFrame | None, int, Finding]:
-    """The result of `privacy`, the copies of training rows, and the finding.
+) -> tuple[pd.DataFrame | None, dict[str, pd.DataFrame], int, Finding]:
+    """The results of `privacy` and of the attacks, the copies of training rows, and the finding.
 
     ``compared`` has parameters of `privacy`, and ``real_told`` is the two-sample test of held-out
     rows against training rows.
@@ -489,11 +604,15 @@ def _evaluate_privacy(
     aligned = _without(all_columns, identifiers)
     train, rows, test = aligned["real"], aligned["synthetic"], aligned.tables.get("test")
     privacy_scores, n_seen = None, 0
+    attacks: dict[str, pd.DataFrame] = {}
     if test is not None:
         privacy_scores = privacy(
             real_train=train, synthetic=rows, holdout=test, max_rows=_MOST, **compared
         )
         n_seen = _seen(train, test)
+        if not n_seen:
+            row_names = [name for name in identifiers if name != person]
+            attacks = run_attacks(_without(all_columns, row_names), person, compared)
     tables = [(TRAINING, "real", "test")]
     tables += [] if test is None or n_seen else [(UNSEEN, "test", "real")]
     # Rows of real tables that differ from each other do not show what chance does.
@@ -511,13 +630,14 @@ def _evaluate_privacy(
     finding = judge_privacy(
         privacy_scores,
         disclosed,
+        attacks=attacks,
         n_made=len(rows),
         n_compared=0 if test is None else min(len(train), len(test), _MOST),
         n_seen=n_seen,
         real=real_told,
         left_out=identifiers,
     )
-    return privacy_scores, disclosed[0].copies.rows, finding
+    return privacy_scores, attacks, disclosed[0].copies.rows, finding
 
 
 def _compare_with(
@@ -748,3 +868,24 @@ def _run_detection(
         return pd.DataFrame(columns=_DETECTION)
     n_splits = min(_FOLDS, len(real), *map(len, enough.values()))
     return detection(real=real, synthetic=enough, n_splits=n_splits, **options)
+
+
+def _run_detection_parts(
+    train: pd.DataFrame,
+    synthetic: pd.DataFrame,
+    test: pd.DataFrame | None,
+    options: Mapping[str, Any],
+) -> pd.DataFrame:
+    """Run `detection_parts` on the synthetic rows and, for all columns, on real rows."""
+    has_test = test is not None and len(test) >= _ENOUGH_PARTS
+    real = test if test is not None and has_test else train
+    if min(len(real), len(synthetic)) < _ENOUGH_PARTS:
+        return pd.DataFrame(columns=_PART_COLUMNS)
+    parts = detection_parts(real=real, synthetic=synthetic, **{**_PARTS_TESTED, **options})
+    results = [parts.assign(source=SYNTHETIC)]
+    if has_test and len(train) >= _ENOUGH_PARTS:
+        all_columns = {**_PARTS_TESTED, "n_columns": 0, "n_pairs": 0, **options}
+        results.append(
+            detection_parts(real=real, synthetic=train, **all_columns).assign(source=HELD_OUT)
+        )
+    return pd.concat(results, ignore_index=True)

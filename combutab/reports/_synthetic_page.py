@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from combutab._version import __version__
 from combutab.core.metrics import METRICS, Metric
 from combutab.reports import _findings
+from combutab.reports._attacks import ATTRIBUTES, MEMBERSHIP, SINGLING_OUT
 from combutab.reports._charts import Chart, category_bars, histogram, shorten_middle
 from combutab.reports._findings import C2ST, HELD_OUT, LEARNERS, SYNTHETIC, best_learner
 from combutab.reports._page import inline_svg, number, render, svg_style
@@ -50,6 +51,7 @@ def synthetic_page(evaluation: SyntheticEvaluation) -> str:
     if evaluation.efficacy is not None:
         sections.insert(0, ("utility", "Utility"))
     sections += [("privacy", "Privacy"), ("made", "Settings"), ("reading", "How to read")]
+    attacks, more_attacks = _attack_rows(evaluation)
     with svg_style():
         return render(
             "synthetic.html",
@@ -64,7 +66,10 @@ def synthetic_page(evaluation: SyntheticEvaluation) -> str:
             heat=_heat(evaluation),
             pairs=_worst_pairs(evaluation),
             rows=_row_scores(evaluation),
+            parts=_part_rows(evaluation),
             privacy=_privacy(evaluation),
+            attacks=attacks,
+            more_attacks=more_attacks,
             limits=_findings,
             least=evaluation.least_rows,
         )
@@ -251,6 +256,29 @@ def _row_scores(evaluation: SyntheticEvaluation) -> list[dict[str, Any]]:
     return rows
 
 
+def _part_rows(evaluation: SyntheticEvaluation) -> list[dict[str, Any]]:
+    """ROC AUCs of the parts of the two-sample test, with bars from 0.5 to 1."""
+    table = evaluation.detection_parts
+    is_synthetic = table["source"] == SYNTHETIC
+    held_out = table[~is_synthetic].set_index("part")["auc"]
+    rows: list[dict[str, Any]] = []
+    for part in table[is_synthetic].to_dict("records"):
+        control = held_out.get(part["part"], np.nan)
+        names = {
+            "all": "All columns",
+            "shuffled": "All columns, each shuffled",
+            "column": str(part["column"]),
+            "pair": f"{part['column']} and {part['other_column']}",
+        }
+        bars = [np.nan_to_num(2 * (area - 0.5)) for area in (control, part["auc"])]
+        rows.append(
+            {"part": part["part"], "name": names[part["part"]], "bars": bars}
+            | {name: number(part[name]) for name in ("auc", "se", "dependence")}
+            | {"held_out": number(control)}
+        )
+    return rows
+
+
 def _percent(share: float) -> str:
     return "–" if np.isnan(share) else f"{100 * share:.1f} %"
 
@@ -266,4 +294,61 @@ def _privacy(evaluation: SyntheticEvaluation) -> dict[str, list[str]] | None:
     return {
         measure: list(map(_percent if measure == "share_closer_to_train" else number, row))
         for measure, row in zip(table.index, table.to_numpy().tolist(), strict=True)
+    }
+
+
+_RATES = {
+    "auc": "ROC AUC",
+    "tpr@1%": "true positive rate at 1 % false positives",
+    "tpr@10%": "true positive rate at 10 % false positives",
+}
+
+
+def _attack_rows(
+    evaluation: SyntheticEvaluation,
+) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
+    """The attacks that the verdict depends on, and all others."""
+    main: list[dict[str, str]] = []
+    details: list[dict[str, str]] = []
+    if MEMBERSHIP in evaluation.attacks:
+        for row in evaluation.attacks[MEMBERSHIP].to_dict("records"):
+            is_worst = row["attack"] == "worst"
+            name = row["note"].split(";")[0] if is_worst else row["attack"]
+            name = f"{MEMBERSHIP}, {'strongest: ' * is_worst}{name.replace('_', ' ')}"
+            group = "all rows" if row["rows"] == "all" else "the most isolated tenth"
+            words = f"{_RATES[row['measure']]}, {group}"
+            is_main = is_worst and row["measure"] != "auc"
+            digits = number if row["measure"] == "auc" else _percent
+            (main if is_main else details).append(
+                _attack_row(name, words, row["value"], row, digits)
+            )
+    if ATTRIBUTES in evaluation.attacks:
+        table = evaluation.attacks[ATTRIBUTES].rename(columns={"holdout_success": "reference"})
+        for row in table.to_dict("records"):
+            is_worst = row["column"] is None
+            column = table["column"].iloc[int(table["advantage"].iloc[:-1].argmax())]
+            name = f"{ATTRIBUTES}, {'worst: ' * is_worst}{column if is_worst else row['column']}"
+            words = "right guesses; the interval is that of the difference from held-out rows"
+            (main if is_worst else details).append(_attack_row(name, words, row["success"], row))
+    if SINGLING_OUT in evaluation.attacks:
+        table = evaluation.attacks[SINGLING_OUT].rename(columns={"holdout_success": "reference"})
+        for row in table.assign(low=np.nan, high=np.nan).to_dict("records"):
+            words = f"{row['n_predicates']:,} predicates that isolate one row"
+            main.append(
+                _attack_row(f"{SINGLING_OUT}, {row['predicates']}", words, row["success"], row)
+            )
+    return main, details
+
+
+def _attack_row(
+    name: str, words: str, success: float, row: Mapping[Hashable, Any], digits: Any = _percent
+) -> dict[str, str]:
+    interval = "–" if np.isnan(row["low"]) else f"{digits(row['low'])} to {digits(row['high'])}"
+    return {
+        "attack": f"{name[0].upper()}{name[1:]}",
+        "measure": words,
+        "success": digits(success),
+        "interval": interval,
+        "reference": digits(row["reference"]),
+        "pvalue": number(row["pvalue"]),
     }

@@ -1,5 +1,6 @@
 """``combutab evaluate`` and ``combutab synth --report``: what they print and write."""
 
+import json
 import os
 import re
 from pathlib import Path
@@ -115,6 +116,40 @@ def test_numbered_columns_match_between_parquet_and_csv(folder, arguments):
     assert main(["evaluate", "real.parquet", "made.csv", "--target", "1"]) == 2
     assert list(arguments["synthetic"]) == list(arguments["real_train"])
     assert arguments["target"] == list(arguments["real_train"])[1]
+
+
+# ---- requirements ------------------------------------------------------------------------------
+
+
+def test_met_requirements_are_counted(folder, capsys):
+    options = ["--test", "held.csv", "--require", "columns>=0.5", "--require", "copies <= 150"]
+    assert main(["evaluate", "real.csv", "made.csv", *options]) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines()[-1] == "2 requirements met."
+    assert err == ""
+
+
+def test_unmet_requirements_are_printed_one_by_one(folder, capsys):
+    options = ["--test", "held.csv", "-o", "report.html", "--json", "report.json"]
+    for requirement in ("columns>=0.5", "membership_tpr@10%<=0.2", "copies<=10"):
+        options += ["--require", requirement]
+    assert main(["evaluate", "real.csv", "real.csv", *options]) == 3
+    lines = capsys.readouterr().err.splitlines()[1:]  # the first warns of equal files
+    assert lines == [
+        "combutab: requirement not met: membership_tpr@10%<=0.2: it is 1",
+        "combutab: requirement not met: copies<=10: it is 150",
+    ]
+    assert Path("report.html").exists()  # the page and the scores are written all the same
+    record = json.loads(Path("report.json").read_text("utf-8"))
+    assert record["scores"]["copies"] == 150
+    assert record["scores"]["utility"] is None
+    assert record["levels"]["privacy"] == "poor"
+    assert record["tables"]["test"] == {"name": "held.csv", "n_rows": 150}
+
+
+def test_person_reaches_the_evaluation(folder, arguments):
+    assert main(["evaluate", "real.csv", "made.csv", "--person", "age"]) == 2
+    assert arguments["person"] == "age"
 
 
 # ---- combutab synth --report ---------------------------------------------------------------------

@@ -138,6 +138,13 @@ REFUSED = {
         holes.csv -o out.csv --model-file real.csv -> real.csv
     """,
     EVALUATE: """
+        --require detection -> requirement 'detection': write a score, one of <=, >=, < and ...
+        --require 'detecton>=0.8' -> 'detecton' is not a known score (did you mean 'detection'?)...
+        --require 'copies<=some' -> requirement 'copies<=some': write a score, one of ...
+        --require 'membership_tpr@1%<=0.03' -> ...the generator was not trained on: --test FILE
+        --require 'utility>=0.9' -> --require utility>=0.9 needs a column to predict: --target ...
+        --json real.csv -> cannot write real.csv: it is the same file as REAL
+        --person nobody -> --person: there is no column 'nobody'
         --metric roc_auc -> --metric roc_auc needs a column to predict: --target COLUMN
         -o real.csv -> cannot write real.csv: it is the same file as REAL; choose another file
         -o ./made.csv -> cannot write made.csv: it is the same file as SYNTHETIC

@@ -379,21 +379,28 @@ NONE = copies_of(0, repeated(0))
 COPIED = copies_of(300, repeated(300, 0.2, 1e-9))
 
 
-def privacy(share=0.5, area=0.5, share_se=0.01, area_se=0.00408):
-    rows = [
-        ("share_closer_to_train", share, share_se),
-        ("dcr_median", 0.0, np.nan),
-        ("membership_auc", area, area_se),
-    ]
+def privacy(share=0.5, share_se=0.01):
+    rows = [("share_closer_to_train", share, share_se), ("dcr_median", 0.0, np.nan)]
     return pd.DataFrame(rows, columns=["measure", "mean", "se"])
 
 
-def judged(table, copies=NONE, held_out=NONE, *, m=10_000, near=None, **options):
+def membership(area=0.5, n=10_000, tpr=0.1, pvalue=0.5, rows="all", reference=0.1):
+    """Of membership inference, by distance and by the strongest attack."""
+    values = [("distance", "auc", area, 0.5, 0.5, "")]
+    values += [("worst", "tpr@10%", tpr, reference, pvalue, "density_ratio; 10,000 rows")]
+    columns = ["attack", "measure", "value", "reference", "pvalue", "note"]
+    table = pd.DataFrame(values, columns=columns).assign(rows=rows, n_members=n, n_non_members=n)
+    table.loc[0, "rows"] = "all"
+    return table.assign(low=table["value"] - 0.01, high=table["value"] + 0.02)
+
+
+def judged(table, copies=NONE, held_out=NONE, *, area=0.5, m=10_000, near=None, **options):
     values = {name: options.pop(name, ()) for name in ("values", "identifying")}
     tables = [Disclosed(TRAINING, copies, values["values"] or {}, near, values["identifying"])]
     if table is not None and not options.get("n_seen"):
         tables.append(Disclosed(HELD_OUT_ROWS, held_out))
-    options = {"n_made": 2000, "n_compared": m} | options
+    attacks = {} if table is None else {"membership inference": membership(area, m)}
+    options = {"n_made": 2000, "n_compared": m, "attacks": attacks} | options
     return judge_privacy(table, tables, **options)
 
 
@@ -411,10 +418,10 @@ def judged(table, copies=NONE, held_out=NONE, *, m=10_000, near=None, **options)
     ],
 )
 def test_signs_beyond_chance_on_either_side(share, area, level):
-    found = judged(privacy(share, area))
+    found = judged(privacy(share), area=area)
     assert (found.subject, found.level) == ("privacy", level)
     assert "swapped" not in found.sentence
-    found = judged(privacy(1 - share, 1 - area))
+    found = judged(privacy(1 - share), area=1 - area)
     assert found.level == level
     assert level == "good" or found.sentence.split(". ")[1] == (
         "Either the two real tables are swapped, or the generator was trained on the held-out rows"
@@ -425,17 +432,17 @@ def test_signs_beyond_chance_on_either_side(share, area, level):
 def test_a_share_that_chance_explains_is_no_sign():
     # far from all real rows, a few of these are the nearest to most
     for share, area in ((0.87, 0.5), (0.13, 0.5)):
-        assert judged(privacy(share, area, 0.2)).level == "good"
-    assert judged(privacy(0.87, 0.6, 0.2)).level == "poor"
+        assert judged(privacy(share, 0.2), area=area).level == "good"
+    assert judged(privacy(0.87, 0.2), area=0.6).level == "poor"
 
 
 def test_distances_of_differing_real_tables_are_unknown():
     differ = TwoSample(0.7, 0.02, 500)
     for share in (0.2, 0.8):
-        found = judged(privacy(share, 0.5), real=differ)
+        found = judged(privacy(share), real=differ)
         assert found.level == "unknown"
         assert "the two real tables also differ" in found.sentence
-        assert judged(privacy(share, 0.5), real=TwoSample(0.54, 0.02, 500)).level == "poor"
+        assert judged(privacy(share), real=TwoSample(0.54, 0.02, 500)).level == "poor"
     assert judged(privacy(), real=differ).level == "good"
     assert judged(privacy(0.8), COPIED, real=differ).level == "poor"
 
@@ -524,12 +531,13 @@ def test_values_of_single_rows_that_are_copied():
 
 def test_privacy_in_words():
     copies = copies_of(512, repeated(12, 10.4, 0.4))
-    found = judged(privacy(0.519, 0.504), copies)
+    found = judged(privacy(0.519), copies, area=0.504)
     assert found.sentence == (
         "51.9 % of the synthetic rows are closer to a training row "
-        "than to any held-out row (by chance: 50 % ± 3.0 percentage points). A membership "
-        "inference attack by distance to the closest record has a ROC AUC of 0.504 (by chance: 0.5 "
-        "± 0.012). 512 of the 2,000 synthetic rows are exact duplicates of a training row, 12 of "
+        "than to any held-out row (by chance: 50 % ± 3.0 percentage points). The strongest "
+        "of four membership inference attacks (density ratio) recognises 10.0 % of the training "
+        "rows with 10 % false positives (95 % interval 9.0 % to 12.0 %; strongest by chance: 10.0 "
+        "%). 512 of the 2,000 synthetic rows are exact duplicates of a training row, 12 of "
         "them of a row that occurs only once (about 10 expected by chance)."
     )
 
@@ -537,9 +545,8 @@ def test_privacy_in_words():
 @pytest.mark.parametrize(("m", "level"), [(37, "unknown"), (38, "good"), (5, "unknown")])
 def test_few_rows_to_compare_with(m, level):
     # 3 sqrt((2m + 1) / (12 m^2)) is 0.2027 for 37 rows, 0.2000 for 38
-    area_se = np.sqrt((2 * m + 1) / (12 * m**2))
-    assert judged(privacy(0.5, 0.5, 0.05, area_se), m=m).level == level
-    assert judged(privacy(1.0, 1.0, 0.05, area_se), m=m).level == "poor"
+    assert judged(privacy(0.5, 0.05), m=m).level == level
+    assert judged(privacy(1.0, 0.05), area=1.0, m=m).level == "poor"
 
 
 @pytest.mark.parametrize(("n", "level"), [(3, "unknown"), (56, "unknown"), (57, "good")])
@@ -561,4 +568,79 @@ def test_without_rows_that_the_generator_has_not_seen():
     assert seen.level == "unknown"
     assert "700 held-out rows are also training rows" in seen.sentence
     # held-out rows that are copies lie as far below one half as the training rows above it
-    assert judged(privacy(0.0, 0.0), n_seen=700).level == "unknown"
+    assert judged(privacy(0.0), area=0.0, n_seen=700).level == "unknown"
+
+
+# ---- Attacks -----------------------------------------------------------------------------------
+
+
+def attributes(success=0.3, held_out=0.29, pvalue=0.4):
+    rows = [("ward; x", 0.1, 0.1, 0.5), ("age", success, held_out, pvalue / 2)]
+    rows += [(None, success, held_out, pvalue)]
+    table = pd.DataFrame(rows, columns=["column", "success", "holdout_success", "pvalue"])
+    table["advantage"] = table["success"] - table["holdout_success"]
+    return table.assign(low=table["advantage"] - 0.02, high=table["advantage"] + 0.02, note="age")
+
+
+def singling(success=0.2, held_out=0.19, pvalue=0.4):
+    rows = [("univariate", 0.1, 0.1, 0.5), ("multivariate", success, held_out, pvalue)]
+    return pd.DataFrame(rows, columns=["predicates", "success", "holdout_success", "pvalue"])
+
+
+def attacked(**options):
+    attacks = {
+        "membership inference": membership(),
+        "attribute inference": attributes(),
+        "singling out": singling(),
+    }
+    names = [name for name in options if name.replace("_", " ") in attacks]
+    attacks |= {name.replace("_", " "): options.pop(name) for name in names}
+    return judged(privacy(), attacks=attacks, **options)
+
+
+@pytest.mark.parametrize(
+    ("attack", "level"),
+    [
+        ({"membership_inference": membership(tpr=0.16, pvalue=0.001)}, "poor"),
+        ({"membership_inference": membership(tpr=0.14, pvalue=0.001)}, "fair"),
+        ({"membership_inference": membership(tpr=0.16, pvalue=0.006)}, "good"),
+        ({"membership_inference": membership(tpr=0.3, pvalue=0.001, rows="isolated")}, "poor"),
+        ({"attribute_inference": attributes(0.36, 0.3, 0.004)}, "poor"),
+        ({"attribute_inference": attributes(0.34, 0.3, 0.004)}, "fair"),
+        ({"attribute_inference": attributes(0.36, 0.3, 0.006)}, "good"),
+        ({"singling_out": singling(0.26, 0.2, 0.002)}, "poor"),
+        ({"singling_out": singling(0.24, 0.2, 0.002)}, "fair"),
+        ({"singling_out": singling(0.26, 0.2, 0.003)}, "good"),  # two kinds of predicates
+    ],
+)
+def test_attack_beyond_chance_lowers_the_level(attack, level):
+    found = attacked(**attack)
+    (name,) = attack
+    assert found.level == level
+    if level == "good":
+        return
+    # tables that differ are distinguished without any disclosure
+    assert attacked(real=TwoSample(0.7, 0.02, 500), **attack).level == "unknown"
+    assert found.headline.startswith("An attack")
+    assert f": {name.replace('_', ' ')}. " in found.sentence
+    assert "copied" not in found.short
+
+
+def test_good_verdict_names_the_tests():
+    found = attacked()
+    assert found.level == "good"
+    assert found.short == (
+        "No sign of disclosed rows by copies, distances, "
+        "membership inference, attribute inference, singling out."
+    )
+    assert "Guesses of 'age' from the other columns are right for 30.0 % of the" in found.sentence
+    assert "20.0 % of the multivariate predicates from synthetic rows" in found.sentence
+    assert "does not prove privacy" in found.notes[0]
+
+
+def test_attacks_that_were_not_tried_are_not_named():
+    found = judged(privacy(), attacks={"membership inference": membership()})
+    assert found.short == "No sign of disclosed rows by copies, distances, membership inference."
+    unknown = judged(None)
+    assert unknown.level == "unknown"
+    assert "single them out can be judged only with held-out" in unknown.sentence

@@ -106,9 +106,19 @@ def test_every_column_has_a_chart_with_words(found, page):
 def test_all_scores_are_in_tables(found, page):
     for value in found.efficacy["mean"]:
         assert page.says("1" if value == 1 else f"{value:.3f}" if value < 1 else f"{value:.3g}")
-    assert page.count("table") == page.count("caption") == 6 + 3 + 2  # bars, maps
+    assert page.count("table") == page.count("caption") == 9 + 3 + 2  # bars, maps
     assert page.count("th", scope="col") > 0
     assert page.count("th", scope="row") > 0
+
+
+def test_parts_of_the_two_sample_test(found, page):
+    parts = found.detection_parts.groupby("source", sort=False)["part"].agg(list)
+    n_columns = len(found.kinds)
+    assert parts["synthetic"] == ["all", "shuffled"] + ["column"] * n_columns + ["pair"] * 4
+    assert parts["held-out real"] == ["all", "shuffled"]
+    assert page.says("All columns, each shuffled")
+    first = found.detection_parts.query("part == 'pair'").iloc[0]
+    assert page.says(f"{first['column']} and {first['other_column']}")
 
 
 def test_held_out_rows_stand_beside(found, page):

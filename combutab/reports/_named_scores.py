@@ -1,0 +1,105 @@
+"""The scores of an evaluation by name, for requirements on them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+
+from combutab.core.metrics import METRICS
+from combutab.core.requirements import SCORES
+from combutab.reports._attacks import ATTRIBUTES, MEMBERSHIP, SINGLING_OUT
+from combutab.reports._findings import C2ST, SYNTHETIC, best_learner
+from combutab.reports._yardsticks import column_losses, pair_losses
+
+
+def _utility(evaluation: Any) -> float:
+    if evaluation.efficacy is None or evaluation.guess is None:
+        return math.nan
+    metric = METRICS[str(evaluation.task)][str(evaluation.metric)]
+    table = evaluation.efficacy
+    table = table[table["learner"] == best_learner(table, metric)]
+    means = table[table["metric"] == metric.name].set_index("source")["mean"]
+    sign = 1 if metric.greater_is_better else -1
+    improvement = sign * (float(means["real"]) - evaluation.guess)
+    if not improvement > 0:
+        return math.nan
+    return sign * (float(means[SYNTHETIC]) - evaluation.guess) / improvement
+
+
+def _detection_auc(evaluation: Any) -> float:
+    table = _of_synthetic(evaluation.detection)
+    chosen = table[table["learner"] == C2ST]["mean"]
+    return float(chosen.iloc[0]) if len(chosen) else math.nan
+
+
+def _detection(evaluation: Any) -> float:
+    return 2 * (1 - max(_detection_auc(evaluation), 0.5))  # NaN stays NaN
+
+
+def _mean_of(measure: str) -> Callable[[Any], float]:
+    def compute(evaluation: Any) -> float:
+        table = evaluation.fidelity
+        return float(_of_synthetic(table[table["measure"] == measure])["mean"].mean())
+
+    return compute
+
+
+def _of_synthetic(table: pd.DataFrame) -> pd.DataFrame:
+    return table[table["source"] == SYNTHETIC]
+
+
+def _distance_measure(measure: str) -> Callable[[Any], float]:
+    def compute(evaluation: Any) -> float:
+        if evaluation.privacy is None:
+            return math.nan
+        return float(evaluation.privacy.set_index("measure")["mean"][measure])
+
+    return compute
+
+
+def _membership(measure: str, rows: str) -> Callable[[Any], float]:
+    def compute(evaluation: Any) -> float:
+        table = evaluation.attacks.get(MEMBERSHIP)
+        if table is None:
+            return math.nan
+        chosen = (table["attack"] == "worst") & (table["measure"] == measure)
+        values = table[chosen & (table["rows"] == rows)]["value"]
+        return float(values.iloc[0]) if len(values) else math.nan
+
+    return compute
+
+
+def _attack_advantage(attack: str) -> Callable[[Any], float]:
+    def compute(evaluation: Any) -> float:
+        table = evaluation.attacks.get(attack)  # the last row has the worst, or all predicates
+        return math.nan if table is None else float(table["advantage"].iloc[-1])
+
+    return compute
+
+
+_COMPUTE: dict[str, Callable[[Any], float]] = {
+    "utility": _utility,
+    "detection": _detection,
+    "detection_auc": _detection_auc,
+    "columns": lambda evaluation: float(1 - column_losses(evaluation.fidelity, SYNTHETIC).mean()),
+    "pairs": lambda evaluation: float(1 - pair_losses(evaluation.fidelity, SYNTHETIC).mean()),
+    "alpha_precision": _mean_of("alpha_precision"),
+    "beta_recall": _mean_of("beta_recall"),
+    "copies": lambda evaluation: float(evaluation.copies),
+    "share_closer_to_train": _distance_measure("share_closer_to_train"),
+    "membership_auc": _membership("auc", "all"),
+    "membership_tpr@1%": _membership("tpr@1%", "all"),
+    "membership_tpr@10%": _membership("tpr@10%", "all"),
+    "isolated_tpr@1%": _membership("tpr@1%", "isolated"),
+    "isolated_tpr@10%": _membership("tpr@10%", "isolated"),
+    "attribute_advantage": _attack_advantage(ATTRIBUTES),
+    "singling_out_advantage": _attack_advantage(SINGLING_OUT),
+}
+
+
+def scores_of(evaluation: Any) -> dict[str, float]:
+    """Compute all scores by name; NaN if not known."""
+    return {name: _COMPUTE[name](evaluation) for name in SCORES}
