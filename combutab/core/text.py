@@ -53,6 +53,15 @@ def no_column(name: object, columns: Iterable[object]) -> str:
     return f"there is no column {name!r}; {known_instead(name, columns)}"
 
 
+def as_names(names: Any) -> list[Any]:
+    """List the names of a parameter that takes one name or several.
+
+    >>> as_names("age"), as_names(["age", "sex"])
+    (['age'], ['age', 'sex'])
+    """
+    return [names] if isinstance(names, str) or not isinstance(names, Iterable) else list(names)
+
+
 def counted(n: int, what: str) -> str:
     """Write a number with a noun whose plural ends in s.
 
