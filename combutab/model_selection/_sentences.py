@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -253,21 +254,21 @@ def _advise_baseline(as_good: pd.DataFrame, rows: pd.DataFrame) -> str:
 
 def _advise_activation(rows: pd.DataFrame, similar: pd.DataFrame, linear: pd.DataFrame) -> str:
     best, default = rows["name"].iloc[0], str(MLPClassifier().activation)
-    others = similar[1:]
+    alternatives = similar[1:]
     advice = f"Use {best}, which has the best mean."
     if default == best:
         advice = f"Keep the default activation, {default}, which has the best mean."
-        others = others[:0]
+        alternatives = alternatives[:0]
     elif default in _same_mean(rows):
         advice = f"Keep the default activation, {default}: no other is better by {_SAME} or more."
-        others = others[:0]
-    elif default in others["name"].tolist():
-        others = others[others["name"] == default]
+        alternatives = alternatives[:0]
+    elif default in alternatives["name"].tolist():
+        alternatives = alternatives[alternatives["name"] == default]
     elif default in rows["name"].tolist():
         advice = f"Use {best}: it is significantly better than the default activation, {default}."
-        others = others[:0]
+        alternatives = alternatives[:0]
     notes = {default: "the default activation, ", "linear": "simpler, "}
-    return advice + _undecided(rows, pd.concat([others, linear]), notes)
+    return advice + _undecided(rows, pd.concat([alternatives, linear]), notes)
 
 
 def _same_mean(rows: pd.DataFrame) -> list[str]:
@@ -282,11 +283,12 @@ def _simplest(rows: pd.DataFrame) -> str:
     return next((name for name in SIMPLEST_FIRST if name in names), names[0])
 
 
-def _undecided(best: pd.DataFrame, others: pd.DataFrame, notes: dict[str, str] | None = None) -> str:
-    """Say how much worse than the first row of ``best`` the others are, and with which p-value."""
+def _undecided(
+    best: pd.DataFrame, alternatives: pd.DataFrame, notes: Mapping[str, str] = {}
+) -> str:
+    """Say how much worse than the first row of ``best`` the alternatives are, with p-values."""
     names = [
-        f"{name} ({(notes or {}).get(name, '')}{abs(mean - best['mean'].iloc[0]):.2g} worse, "
-        f"{p_words(p)})"
-        for name, mean, p in others[["name", "mean", "p"]].to_numpy()
+        f"{name} ({notes.get(name, '')}{abs(mean - best['mean'].iloc[0]):.2g} worse, {p_words(p)})"
+        for name, mean, p in alternatives[["name", "mean", "p"]].to_numpy()
     ]
     return f" These rows cannot decide between {join_names(['it', *names], 4)}." if names else ""
