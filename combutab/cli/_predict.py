@@ -51,7 +51,7 @@ class PredictOptions(ModelOptions):
         Columns of DATA to write beside the predictions, separated by commas; '*' for all.
     """
 
-    out: _options.Out
+    out: _options.Out = _options.STANDARD_OUTPUT
     proba: bool = False
     coverage: float | None = None
     keep: _options.Columns = None

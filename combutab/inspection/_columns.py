@@ -528,7 +528,7 @@ def _set_in_turn(
         frame[name] = frame[name].astype(dtype)
     with warnings.catch_warnings():
         # a value in all rows may be one that fit has not kept
-        warnings.filterwarnings("ignore", "hardly a row of", UserWarning)
+        warnings.filterwarnings("ignore", ".* values of .* are known to the model", UserWarning)
         result = inspection.partial_dependence(
             estimator,
             frame,
