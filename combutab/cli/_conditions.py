@@ -237,8 +237,8 @@ class _ValueReader:
                 if form is not None:
                     lowest, highest = write_dates(pd.Series(self.values), form)
                 raise UserError(
-                    f"no value of {self.name!r} lies in {part}; the values lie in "
-                    f"{lowest}..{highest}"
+                    f"{self.name!r} is never {'in ' * ('..' in part)}{part}: its values lie in "
+                    f"{lowest} to {highest}"
                 )
             if ".." in part or low != high:  # all times of a day
                 if len(parts) > 1:
@@ -265,6 +265,8 @@ class _ValueReader:
         return low, high
 
     def _read_value(self, text: str) -> tuple[Any, Any]:
+        if text.startswith("="):
+            raise UserError(f"'{self.name}={text}' has two equals signs; write {self.name}{text}")
         with refusals(prefix=f"in the condition on {self.name!r}: "):
             return (self.parse or _parse_number)(text)
 

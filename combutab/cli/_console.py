@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 import traceback
 import unicodedata
 import warnings
@@ -12,6 +13,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TextIO
 
 import typer
+
+from combutab.core.text import counted
 
 USAGE_ERROR, UNMET, INTERRUPTED = 2, 3, 130
 EXIT_CODES = {
@@ -134,6 +137,13 @@ def spinner(text: str) -> AbstractContextManager[Any]:
 def hint(message: str) -> None:
     """Print information on standard error as one line."""
     echo(f"combutab: {' '.join(message.split())}", error=True)
+
+
+def hint_at_time_limit(model: Any, started: float, what: str) -> None:
+    """Print that a training, which began at ``started``, has reached --max-time."""
+    if model.max_time is not None and time.perf_counter() - started >= model.max_time:
+        n_epochs = counted(int(model.history_["epoch"].max()), "epoch")
+        hint(f"training reached --max-time after {n_epochs}; with more time, {what} may be better")
 
 
 def warn(message: str) -> None:

@@ -27,7 +27,13 @@ from combutab.cli._options import (
 from combutab.core.files import read_model, whole_file, write_model
 from combutab.core.text import MAX_NAMES, list_names, no_column
 from combutab.core.textfile import SEPARATORS, Reading
-from combutab.datasets.formats import FileFormat, as_parquet, as_written, read_with_format
+from combutab.datasets.formats import (
+    HEADER_KEY,
+    FileFormat,
+    as_parquet,
+    as_written,
+    read_with_format,
+)
 from combutab.preprocessing import OddColumn, TargetError, infer_task, odd_columns, read_numbers
 from combutab.preprocessing.amounts import Amounts
 
@@ -297,7 +303,7 @@ def hint_at_formulas(table: pd.DataFrame, forms: FileFormat, out: Path) -> None:
 # ---- Model files, which also store the format of their table -------------------------------------
 
 Targets = str | list[str] | None
-TARGET, _FORMS = "target", "forms"  # keys in the header of a model file
+TARGET = "target"  # key in the header of a model file
 
 
 def save_with_format(model: Any, path: Path, forms: FileFormat, target: Targets = None) -> None:
@@ -305,7 +311,7 @@ def save_with_format(model: Any, path: Path, forms: FileFormat, target: Targets 
     from combutab._model_files import file_content
 
     header, arrays = file_content(model)
-    header |= {_FORMS: asdict(forms)} | ({} if target is None else {TARGET: target})
+    header |= {HEADER_KEY: asdict(forms)} | ({} if target is None else {TARGET: target})
     write_model(path, header, arrays)
 
 
@@ -313,7 +319,7 @@ def read_format(path: Path) -> FileFormat | None:
     """Read the format of a model's table from the model file, or return None."""
     with refusals(OSError, ValueError):
         header, _ = read_model(path, arrays=False)
-        return FileFormat.from_json(header[_FORMS]) if _FORMS in header else None
+        return FileFormat.from_header(header)
 
 
 def load_with_format(
@@ -331,7 +337,7 @@ def load_with_format(
         if header["class"] not in names:
             raise UserError(f"the model in {path} {lack}; give a file that `{maker}` wrote")
         model = load(path, device=device)
-        forms = FileFormat.from_json(header[_FORMS]) if _FORMS in header else FileFormat()
+        forms = FileFormat.from_header(header) or FileFormat()
         target = header.get(TARGET)
         targets: list[Any] = target if isinstance(target, list) else [target]
         if not (target is None or all(isinstance(name, str) for name in targets)):

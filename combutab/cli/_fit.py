@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
 import time
 from contextlib import AbstractContextManager, nullcontext, suppress
 from copy import copy
@@ -19,6 +20,7 @@ from combutab.cli._console import (
     echo,
     echo_on_terminal,
     hint,
+    hint_at_time_limit,
     no_early_ends,
     noted_warnings,
     own_warnings,
@@ -191,7 +193,7 @@ def fit(options: FitOptions) -> None:
     n_networks, n_epochs = history["member"].nunique(), int(history["epoch"].max())
     trained = f"{counted(n_networks, 'network')}, {counted(n_epochs, 'epoch')}"
     echo(f"{data.task.capitalize()} of {names} with {model}: {trained}")
-    scores = _print_scores(estimator, data, split, options.metric)
+    scores = _print_scores(estimator, data, split, options)
     estimator.set_params(**random_split)
     if options.report is not None:
         with refusals(prefix="--report: "), spinner("Writing the report"):
@@ -274,6 +276,8 @@ def _read_settings(texts: Sequence[str]) -> dict[str, Any]:
             )
         if name in _OPTIONS:
             raise UserError(f"--set {name} is not possible; use {_OPTIONS[name]} instead")
+        if name == "learning_rate" and value[:1].isdecimal():
+            raise UserError(f"--set {text}: a schedule has a name; use learning_rate_init={value}")
         settings[name] = _WORDS.get(value.lower(), value)
         with suppress(ValueError, SyntaxError):  # a word stays text
             settings[name] = ast.literal_eval(value)
@@ -455,6 +459,7 @@ def _train_with_progress(
     from combutab.training import ProgressBar
 
     progress: AbstractContextManager[Any] = nullcontext()
+    started = time.perf_counter()
     if hasattr(estimator, "callbacks"):
         estimator.set_params(callbacks=[ProgressBar(model, transient=True)])
     elif hasattr(estimator, "set_callbacks"):
@@ -468,10 +473,11 @@ def _train_with_progress(
         raise UserError(re.sub(_OF_PARAMETER, r"--set \1 ", str(error))) from error
     except KeyboardInterrupt:
         raise KeyboardInterrupt(interrupted) from None
+    hint_at_time_limit(estimator, started, "the scores")
 
 
 def _print_scores(
-    estimator: Any, data: _Table, split: _Split, metric: str | None
+    estimator: Any, data: _Table, split: _Split, options: FitOptions
 ) -> PredictionScores | None:
     """Print the scores on the rows that were set aside."""
     from sklearn.metrics import r2_score
@@ -486,7 +492,8 @@ def _print_scores(
         )
         return None
     with refusals(prefix="--metric: "):
-        scores = evaluate_held_out(estimator, data.y, scoring=metric, groups=split.time_blocks)
+        blocks = split.time_blocks
+        scores = evaluate_held_out(estimator, data.y, scoring=options.metric, groups=blocks)
     if split.set_aside:
         echo(f"The rows set aside are {split.set_aside}.")
     for line in str(scores).splitlines():
@@ -501,8 +508,8 @@ def _print_scores(
         X, y = split.X.iloc[cast(Any, scores.rows)], scores.y_true
         leaks += map(str, leaking_columns(X, y, task=scores.task, y_pred=scores.y_pred).index)
     echo(
-        "No row was scored by a network that was trained on it, or by an epoch or an ensemble that "
-        "was chosen with it. The scores are estimates of those on new rows."
+        "Each row was scored by networks that did not see it, in training or selection. Expect "
+        "such scores on new rows."
     )
     if leaks:
         subject = "column" if len(leaks) == 1 else "each of the columns"
@@ -511,9 +518,10 @@ def _print_scores(
             f"it is known only after the target, train without it: --drop {','.join(leaks)}."
         )
     elif scores.beats_baseline:
+        table, target = shlex.quote(str(options.data)), shlex.quote(options.target)
         echo(
-            "Advice: `combutab compare --models mlp,boosting,linear` tests whether a simpler model "
-            "is as good."
+            f"Advice: `combutab compare {table} --target {target} --models mlp,boosting,linear` "
+            "tests whether a simpler model is as good."
         )
     else:
         title = scores.table["title"].iloc[0]

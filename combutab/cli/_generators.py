@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +15,14 @@ import pandas as pd
 from pandas.api import types
 
 from combutab.cli._conditions import parse_conditions, parse_shares
-from combutab.cli._console import UserError, echo_on_terminal, own_warnings, refusals, spinner
+from combutab.cli._console import (
+    UserError,
+    echo_on_terminal,
+    hint_at_time_limit,
+    own_warnings,
+    refusals,
+    spinner,
+)
 from combutab.cli._files import load_with_format, save_with_format, write_table
 from combutab.cli._options import (
     GeneratorOptions,
@@ -158,6 +166,7 @@ class TrainingRun(Callback):
             else:
                 show(message, *args, **kwargs)
 
+        started = time.perf_counter()
         try:
             with refusals(ValueError, OSError), own_warnings():
                 warnings.filterwarnings("always", "Training interrupted", UserWarning)
@@ -170,6 +179,8 @@ class TrainingRun(Callback):
                 "there is not enough memory for the training; leave out columns with many "
                 "categories with --drop, or lower --batch-size"
             ) from error
+        if not self.interrupted:
+            hint_at_time_limit(self.generator, started, "the rows")
 
     @contextmanager
     def reported(self) -> Iterator[None]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from combutab.cli import _options
 from combutab.cli._console import UserError, echo_on_terminal, refusals, spinner, warn
-from combutab.core.text import counted, list_names
+from combutab.core.text import MAX_NAMES, counted, join_names, list_names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,8 @@ def impute(options: ImputeOptions) -> None:
     table, forms, discrete_columns = _files.read_to_learn(options, model_format)
     _files.hint_at_odd_columns(table, options.reading, identifiers=False)
     _files.hint_at_formulas(table, forms, out)
-    n_missing = int(table.isna().to_numpy().sum())
+    missing = table.isna().sum()
+    n_missing = int(missing.sum())
     if not n_missing:
         raise UserError(f"{options.data} has no missing cells to fill")
 
@@ -89,7 +90,9 @@ def impute(options: ImputeOptions) -> None:
             _files.write_table(filled_table, forms, path)
             run.add("the filled table", path)
         written_files = paths[0] if n_draws == 1 else f"{paths[0]} to {paths[-1]}"
-        options.echo_done(f"Filled {counted(n_missing, 'cell')}: {written_files}")
+        by_column = (f"{n:,} of {str(name)!r}" for name, n in missing[missing > 0].items())
+        filled = f"{counted(n_missing, 'missing cell')} ({join_names(by_column, MAX_NAMES)})"
+        options.echo_done(f"Filled {filled}: {written_files}")
 
 
 def _check_impute_options(options: ImputeOptions, paths: list[Path]) -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from combutab.cli._files import Targets
+    from combutab.datasets.features import FeatureColumns
     from combutab.datasets.formats import FileFormat
     from combutab.datasets.tables import TableFile
 
@@ -50,7 +51,7 @@ class PredictOptions(ModelOptions):
         Columns of DATA to write beside the predictions, separated by commas; '*' for all.
     """
 
-    out: _options.Out
+    out: _options.Out = _options.STANDARD_OUTPUT
     proba: bool = False
     coverage: float | None = None
     keep: _options.Columns = None
@@ -67,73 +68,12 @@ class ModelData:
     table: pd.DataFrame
     table_forms: FileFormat
     file: TableFile
+    features: FeatureColumns
 
     def read_features(self) -> pd.DataFrame:
         """Select the model's columns in their order, and read them as when the model was fitted."""
-        import pandas as pd
-
-        from combutab.core.text import no_column
-        from combutab.preprocessing import ColumnKind, column_kind
-
-        table, file, encoder = self.table, self.file, self.estimator.encoder_
-        names = getattr(encoder, "feature_names_in_", None)
-        if names is None:
-            if table.shape[1] != encoder.n_features_in_:
-                raise UserError(
-                    f"{file.path} has {table.shape[1]} columns, but the model was fitted on "
-                    f"{encoder.n_features_in_} columns without names; give as many"
-                )
-            names = range(table.shape[1])
-            table = table.set_axis(names, axis=1)
-        positions = {str(name): i for i, name in enumerate(table.columns)}
-        text_maps = {
-            categories.column
-            for categories in encoder.category_maps_
-            if any(isinstance(key, str) for key in categories.keys)
-        }
-        columns, problem = {}, ""
-        for i, (name, kind) in enumerate(zip(names, encoder.kinds_, strict=True)):
-            if str(name) not in positions:
-                missing = no_column(str(name), positions)
-                raise UserError(f"{file.path}: {missing}; the model was fitted on this column")
-            position = positions[str(name)]
-            column = table.iloc[:, position]
-            is_text = column_kind(column) == ColumnKind.TEXT
-            should_be_text = (kind == "text" or i in text_maps) and column.notna().any()
-            if file.is_text and kind == "datetime" and name in self.forms.dates:
-                column = self._read_dates(position, self.forms.dates[name])
-            elif file.is_text and should_be_text and not is_text:
-                column = file.cells([position]).iloc[:, 0]
-            elif should_be_text and pd.api.types.is_numeric_dtype(column.dtype):
-                problem = "numbers, but held text when the model was fitted; write it as text"
-            elif kind == "number" and is_text:
-                texts = column.dropna().astype(str)
-                invalid = texts[pd.to_numeric(texts, errors="coerce").isna()]
-                if len(invalid):
-                    problem = f"text such as {invalid.iloc[0]!r:.40}, but held numbers when the "
-                    problem += "model was fitted; correct these cells"
-            if problem:
-                raise UserError(f"{file.path}: column {name!r} holds {problem}")
-            columns[name] = column
-        return pd.DataFrame(columns)
-
-    def _read_dates(self, position: int, form: str) -> pd.Series:
-        """Read dates in the format of the model's table, or keep those read in another format."""
-        import pandas as pd
-
-        from combutab.core.dates import read_dates, write_dates
-
-        cells, column = self.file.cells([position]).iloc[:, 0], self.table.iloc[:, position]
-        try:
-            return read_dates(cells, form)
-        except ValueError as error:
-            if pd.api.types.is_datetime64_any_dtype(column.dtype):
-                return column
-            example = write_dates(pd.Series([pd.Timestamp("2024-12-31")]), form)[0]
-            raise UserError(
-                f"{self.file.path}: column {cells.name!r} holds values that are not dates in the "
-                f"format that the model was fitted on, such as {example}"
-            ) from error
+        with refusals():
+            return self.features.select(self.table, self.file)
 
 
 def predict(options: PredictOptions) -> None:
@@ -195,6 +135,7 @@ def read_for_model(options: ModelOptions) -> ModelData:
     table, table_forms = _files.read_file(path, options.reading, _files.read_format(model))
 
     from combutab import estimators
+    from combutab.datasets.features import FeatureColumns
     from combutab.datasets.tables import TableFile
 
     _files.find_device(options.device)
@@ -205,7 +146,8 @@ def read_for_model(options: ModelOptions) -> ModelData:
     if not _options.is_text_file(path):
         table_forms = forms
     file = TableFile(path, table_forms.reading_of(path))
-    return ModelData(estimator, forms, header.get(_files.TARGET), table, table_forms, file)
+    target, features = header.get(_files.TARGET), FeatureColumns.from_header(header)
+    return ModelData(estimator, forms, target, table, table_forms, file, features)
 
 
 def _regions(estimator: Any, X: pd.DataFrame, coverage: float) -> np.ndarray:

@@ -15,6 +15,7 @@ import json
 import math
 import os
 import stat
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -27,6 +28,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from combutab.core.progress import uninterrupted
+from combutab.core.text import user_stacklevel
 
 # ---- Atomic writes -------------------------------------------------------------------------------
 
@@ -450,6 +452,12 @@ def write_model(
     path: str | os.PathLike[str], header: dict[str, Any], tensors: dict[str, np.ndarray]
 ) -> None:
     """Write a model file; an error leaves no incomplete file."""
+    if Path(path).suffix in (".pkl", ".pickle", ".joblib"):
+        warnings.warn(
+            f"{path} is a safetensors file, which combutab.load reads, but not pickle or joblib; "
+            "give it another ending, such as .safetensors",
+            stacklevel=user_stacklevel(),
+        )
     packed = json.dumps(header, allow_nan=False)
     with whole_file(path) as temporary:
         write_tensors(temporary, _KEY, packed, tensors)

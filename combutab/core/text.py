@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral
 from typing import Any
@@ -51,6 +52,26 @@ def no_column(name: object, columns: Iterable[object]) -> str:
     "there is no column 'Age'; did you mean 'age'?"
     """
     return f"there is no column {name!r}; {known_instead(name, columns)}"
+
+
+def as_names(names: Any) -> list[Any]:
+    """List the names of a parameter that takes one name or several.
+
+    >>> as_names("age"), as_names(["age", "sex"])
+    (['age'], ['age', 'sex'])
+    """
+    return [names] if isinstance(names, str) or not isinstance(names, Iterable) else list(names)
+
+
+def user_stacklevel() -> int:
+    """Find the ``stacklevel`` of a warning that points to the line outside of the libraries.
+
+    From Python 3.12 on, ``skip_file_prefixes`` does the same.
+    """
+    frame, level = sys._getframe(1), 1
+    while frame.f_back and frame.f_globals["__name__"].partition(".")[0] in ("combutab", "sklearn"):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def counted(n: int, what: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from combutab.core.textfile import (
     extension_of,
     refuse_repeated_names,
 )
+from combutab.datasets.features import read_features
 from combutab.datasets.tables import TableFile
 
 
@@ -33,6 +35,7 @@ def read_table(
     sheet: str | int | None = None,
     missing: Sequence[str] = (),
     not_missing: Sequence[str] = (),
+    like: str | PathLike[str] | None = None,
 ) -> pd.DataFrame:
     """Read a table with one header line from a text, Parquet or Excel file.
 
@@ -62,6 +65,11 @@ def read_table(
         Texts that stand for missing values besides the usual ones, such as ``["Not Available"]``.
     not_missing : sequence of str, optional
         Usual marks of missing values that are values in columns of text, such as ``["None"]``.
+    like : str or path, optional
+        Model file of a classifier or regressor (``save`` or `combutab fit`). The columns that it
+        was fitted on are returned, in their order, as `combutab predict` reads them: dates, numbers
+        and text as in the table of `combutab fit`. The separator, the decimal mark and the encoding
+        are then detected, so ``sep``, ``decimal`` and ``encoding`` must have their defaults.
 
     Returns
     -------
@@ -72,7 +80,8 @@ def read_table(
     TableError
         If the file is missing, a directory, unreadable, of an unknown kind, empty, without rows,
         binary, not in this encoding, or has another separator, rows of unequal length or repeated
-        column names; or if a parameter is not valid.
+        column names; or if a parameter is not valid; or if columns of the model are missing or
+        hold values of another kind.
     ImportError
         If pyarrow (for Parquet) or openpyxl (for Excel) is not installed.
 
@@ -100,19 +109,22 @@ def read_table(
         if isinstance(texts, str):
             raise TableError(f"{name} must be a sequence of texts, such as [{texts!r}]")
     reading = Reading(
-        sep=SEPARATORS.get(extension_of(path)) if sep is None else sep,
-        decimal=decimal,
-        encoding=encoding,
         header_row=header_row,
         sheet=None if sheet is None else str(sheet),
         missing=tuple(missing),
         not_missing=tuple(not_missing),
     )
-    file = TableFile(path, reading)
-    table = file.table()
-    for j in range(table.shape[1]) if file.is_text else ():
-        table.isetitem(j, _with_dates(table.iloc[:, j]).array)
-    for note in file.notes:
+    if like is not None:
+        if (encoding, sep, decimal) != ("utf-8", None, "."):
+            raise TableError("leave encoding, sep and decimal out: like reads them from the model")
+        table, notes = read_features(path, reading, Path(like))
+    else:
+        sep = SEPARATORS.get(extension_of(path)) if sep is None else sep
+        file = TableFile(path, replace(reading, sep=sep, decimal=decimal, encoding=encoding))
+        table, notes = file.table(), file.notes
+        for j in range(table.shape[1]) if file.is_text else ():
+            table.isetitem(j, _with_dates(table.iloc[:, j]).array)
+    for note in notes:
         warnings.warn(f"{path}: {note}", UserWarning, stacklevel=2)
     return table
 

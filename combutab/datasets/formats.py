@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from combutab.preprocessing import ColumnKind, column_kind
 from combutab.preprocessing.amounts import Amounts, amounts_in, as_numbers, choose_marks
 from combutab.preprocessing.amounts import Form as AmountForm
 
+HEADER_KEY = "forms"  # of the format in the header of a model file
 ZERO_FIRST = r"^\s*[+-]?0\d"  # a leading zero, which a number would lose
 # Text that may be a formula, and is not a number
 _FORMULA = re.compile(r"[=@＝＠\t\r\n]|[-+－＋](?![\d.,\s]*$)")
@@ -76,6 +77,11 @@ class FileFormat:
             not_missing=tuple(self.not_missing),
             value_marks=self.value_marks,
         )
+
+    @classmethod
+    def from_header(cls, header: Mapping[str, Any]) -> FileFormat | None:
+        """Read the format from the header of a model file; None if it has none."""
+        return cls.from_json(header[HEADER_KEY]) if HEADER_KEY in header else None
 
     @classmethod
     def from_json(cls, value: Any) -> FileFormat:

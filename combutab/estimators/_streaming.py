@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from combutab.core.device import Precision, guard_forks, resolve_device
 from combutab.core.rng import Stream, fold_in, random_permutations, random_uniform, seed_from
-from combutab.core.text import RESERVE, check_limit, parse_bytes
+from combutab.core.text import RESERVE, as_names, check_limit, parse_bytes
 from combutab.core.world import sharing
 from combutab.estimators._base import BaseMLP, Prepared, encoded_rows
 from combutab.estimators._jobs import Job, epoch_tasks, train_shared
@@ -410,7 +410,7 @@ class StreamedMLP(BaseMLP):
         path: Paths,
         target: str | Sequence[str],
         *,
-        columns: Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
         sample_weight: str | None = None,
         memory_limit: int | str = "1GB",
         filesystem: Any = None,
@@ -438,7 +438,7 @@ class StreamedMLP(BaseMLP):
             (``"s3://bucket/folder"``), or several of these. All files have the same columns.
         target : str, or sequence of str
             Target column; for a regressor also several.
-        columns : sequence of str, optional
+        columns : str or sequence of str, optional
             Feature columns. By default all columns except the target and the weights.
         sample_weight : str, optional
             Column of the weights of the rows. Rows of weight 0 are left out.
@@ -502,7 +502,7 @@ class StreamedMLP(BaseMLP):
                 f"bagging={self.bagging!r} needs each member to see rows of its own, and "
                 "fit_parquet reads the rows once for all members; set bagging=None"
             )
-        what = target, None if columns is None else list(columns), sample_weight, limit
+        what = target, None if columns is None else as_names(columns), sample_weight, limit
         with sharing(partial(self._words, what)):
             return self._fit_files(ParquetTable(path, filesystem), *what)
 

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
+from combutab.core.text import as_names
 from combutab.preprocessing import (
     ColumnKind,
     Table,
@@ -327,6 +328,7 @@ def align_tables(
     frames = {name: _as_named_frame(table, name) for name, table in tables.items()}
     names = frames[reference].columns.tolist()
     _check_columns(frames, {name for name in tables if _is_unnamed(tables[name])}, reference)
+    categorical = as_names(categorical)
     if unknown := [column for column in categorical if column not in set(names)]:
         raise ValueError(f"there is no column {unknown}; the columns are {names}")
     aligned_columns: dict[str, dict[Hashable, Any]] = {name: {} for name in tables}

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_consistent_length
 
 from combutab.core.rng import Stream, fold_in, seed_from
 from combutab.core.scorers import make_target_scorer, scorer_name
-from combutab.core.text import known_instead
+from combutab.core.text import as_names, known_instead
 from combutab.preprocessing import ColumnKind, Table, dtype_kind
 
 # ---- Columns: kinds, scales, categories, and new values in the same dtype ------------------------
@@ -286,7 +286,7 @@ class Corrupter:
             )
         if not len(reference):
             raise ValueError("the reference table has no rows to take the scales from")
-        coded = {categorical} if isinstance(categorical, str) else set(categorical)
+        coded = set(as_names(categorical))
         if unknown := coded - set(names):
             raise ValueError(
                 f"categorical names no column of the table: {sorted(map(str, unknown))}"

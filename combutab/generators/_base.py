@@ -398,7 +398,7 @@ class BaseGenerator(
         self,
         path: Paths,
         *,
-        columns: Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
         discrete_columns: Any = "auto",
         checkpoint: str | os.PathLike[str] | None = None,
         memory_limit: int | str = "1GB",
@@ -419,7 +419,7 @@ class BaseGenerator(
             A Parquet file, a folder (all ``*.parquet`` files in it and its subfolders; subfolders
             named ``column=value`` add this column), a pattern (``"sales/2024-*.parquet"``), a URI
             (``"s3://bucket/folder"``), or several of these. All files have the same columns.
-        columns : sequence of str, optional
+        columns : str or sequence of str, optional
             Columns to learn; by default all.
         discrete_columns, checkpoint
             As in `fit`.

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from combutab.core.text import RESERVE, check_limit, parse_bytes
+from combutab.core.text import RESERVE, as_names, check_limit, parse_bytes
 from combutab.generators._learned_columns import LearnedColumns, row_step
 from combutab.generators._relations import Columns
 from combutab.generators.constraints import Constraint, refuse_broken
@@ -116,13 +116,13 @@ class ParquetSource:
     def __init__(
         self,
         path: Paths,
-        columns: Sequence[str] | None,
+        columns: str | Sequence[str] | None,
         memory_limit: int | str,
         filesystem: Any,
     ) -> None:
         self._limit = parse_bytes(memory_limit)
         self._table: Any = ParquetTable(path, filesystem)
-        self._columns = self._table.columns if columns is None else list(columns)
+        self._columns = self._table.columns if columns is None else as_names(columns)
         repeated = sorted({c for c in self._columns if self._columns.count(c) > 1})
         if repeated or not self._columns:
             raise ValueError(f"columns must be names of different columns, got {columns!r}")

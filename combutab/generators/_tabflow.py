@@ -527,8 +527,9 @@ class TabFlow(BaseGenerator[StackedCascade]):
         Number of epochs without improvement after which the training of a network stops. "auto" is
         the number of epochs in which it sees 400,000 rows, at least 5 and at most 50. It is 50 for
         tables of at most 8,000 rows.
-    max_time, n_members, min_frequency, identifiers, constraints, random_state, device, \
-precision, callbacks
+    constraints : list of Inequality, Sum, Formula, ..., or None, default=None
+        Rules that all rows meet, such as ``[Inequality("start", "<", "end")]``.
+    max_time, n_members, min_frequency, identifiers, random_state, device, precision, callbacks
         As in `CTGAN`.
 
     Attributes

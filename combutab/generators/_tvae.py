@@ -205,8 +205,9 @@ class TVAE(BaseGenerator[StackedRowDecoder]):
         package does. Rows are then more typical, and models trained on them are better, but rare
         categories and missing values are less frequent than in the table. False samples them from
         their distributions, independently for each column. It can be changed after ``fit``.
-    max_time, n_members, min_frequency, identifiers, constraints, random_state, device, \
-precision, callbacks
+    constraints : list of Inequality, Sum, Formula, ..., or None, default=None
+        Rules that all rows meet, such as ``[Inequality("start", "<", "end")]``.
+    max_time, n_members, min_frequency, identifiers, random_state, device, precision, callbacks
         As in `CTGAN`.
 
     Attributes

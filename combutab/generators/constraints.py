@@ -964,10 +964,10 @@ def refuse_broken(
         if label_parts:
             rows = rows[pd.Series(np.concatenate(label_parts)).duplicated()]
         if len(rows):
-            listed = ", ".join(map(str, rows[:_FIRST])) + ", ..." * (len(rows) > _FIRST)
+            listed = ", ".join(map(str, rows[:_FIRST] + 1)) + ", ..." * (len(rows) > _FIRST)
             raise ValueError(
-                f"{len(rows):,} of {n:,} rows of {what} break {constraint!r}: rows {listed} (the "
-                "first is 0); correct or drop them, or leave the constraint out"
+                f"{len(rows):,} of {n:,} rows of {what} break {constraint!r}: data rows {listed}; "
+                "correct or drop them, or leave the constraint out"
             )
 
 
@@ -1063,7 +1063,7 @@ def read_constraints(path: str | os.PathLike[str]) -> list[Constraint]:
             raise ValueError(f"it is no YAML: {one_line(error)}") from error
         return constraints_from_dicts(read)
     except ValueError as error:
-        raise ValueError(f"{path} holds no constraints: {error}") from error
+        raise ValueError(f"{path}: {error}") from error
 
 
 def write_constraints(constraints: Iterable[Constraint], path: str | os.PathLike[str]) -> None:

@@ -147,10 +147,10 @@ class Expression:
             case ast.Compare(ops=ops) if all(type(op) in _COMPARISONS for op in ops):
                 parts = [node.left, *node.comparators]
             case _:
-                what = ast.get_source_segment(source, node)
-                raise ValueError(
-                    f"{self.text!r} has {what!r}, which is not supported; it may have {_FORMS}"
-                )
+                what = repr(ast.get_source_segment(source, node))
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                    what = f"the function {node.func.id}()"
+                raise ValueError(f"{what} is not supported; an expression may have {_FORMS}")
         for part in parts:
             self._check(part, names, source, depth + 1)
 

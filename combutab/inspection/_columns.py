@@ -26,7 +26,7 @@ from combutab.core.predictions import (
 from combutab.core.rng import RandomState, as_generator
 from combutab.core.scorers import positive_class
 from combutab.core.scores import as_positive
-from combutab.core.text import align_columns, counted, known_instead, no_column
+from combutab.core.text import align_columns, as_names, counted, known_instead, no_column
 from combutab.evaluation import find_metric
 from combutab.preprocessing import (
     ColumnKind,
@@ -392,7 +392,7 @@ class PartialDependence:
 def partial_dependence(
     estimator: Any,
     X: Any,
-    columns: Sequence[Hashable] | None = None,
+    columns: Hashable | Sequence[Hashable] | None = None,
     *,
     target: Any = None,
     n_values: int = 20,
@@ -416,7 +416,7 @@ def partial_dependence(
         those of a regressor, or ``predict_proba`` or else ``decision_function`` of a classifier.
     X : table of shape (n_samples, n_features)
         Rows whose columns are varied.
-    columns : sequence of column names, optional
+    columns : column name or sequence of column names, optional
         Columns to vary; by default all.
     target : class label or int, optional
         Class, or position of one of several outputs. By default the second of two classes, or all
@@ -458,7 +458,7 @@ def partial_dependence(
     _check_least("n_values", n_values, 2)
     _check_least("max_samples", max_samples, 1)
     frame = as_frame(estimator, X)
-    chosen = list(frame.columns) if columns is None else list(columns)
+    chosen = list(frame.columns) if columns is None else as_names(columns)
     for name in chosen:
         if name not in frame.columns:
             raise ValueError(no_column(name, frame.columns))
@@ -528,7 +528,7 @@ def _set_in_turn(
         frame[name] = frame[name].astype(dtype)
     with warnings.catch_warnings():
         # a value in all rows may be one that fit has not kept
-        warnings.filterwarnings("ignore", "hardly a row of", UserWarning)
+        warnings.filterwarnings("ignore", ".* values of .* are known to the model", UserWarning)
         result = inspection.partial_dependence(
             estimator,
             frame,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -193,56 +194,101 @@ def other_measures(
     return f"Some {plan.group} is significantly better than guessing {listing}." if best else ""
 
 
+_SAME = 0.001  # differences of means below this do not matter; all scores are without a unit
+
+
 def write_advice(summary: pd.DataFrame, baselines: pd.DataFrame, greater_is_better: bool) -> str:
-    """Say what to do in a sentence or two, from the tables of a `ModelComparison`."""
+    """Say what to do in a sentence or two, from the tables of a `ModelComparison`.
+
+    The advice is to use the model, activation or baseline with the best mean. A simpler model, or
+    the default activation, is preferred only if its mean is worse by less than 0.001. If it is
+    worse by more, but not significantly, it may or may not be as good: the advice then gives the
+    difference and the p-value, and says that these rows cannot decide.
+    """
     group, best = str(summary.columns[0]), summary.iloc[0]
-    name = str(best.iloc[0])
     if not best.get("beats_guess", True):
         return (
-            f"No choice of the {group} helps here: {name} is not better than guessing. Check the "
-            "target and the columns, or collect more rows."
+            f"No choice of the {group} helps here: {best.iloc[0]} is not better than guessing. "
+            "Check the target and the columns, or collect more rows."
         )
-    similar = summary.loc[~summary["distinguishable"].astype(bool), group].tolist()
+    rows = summary.rename(columns={group: "name"})
+    similar = rows[~rows["distinguishable"].astype(bool)]
     if group == "model":
-        return _advise_model(summary, similar)
-    learners = baselines[baselines["baseline"] != "guess"] if len(baselines) else baselines
-    for line in learners.to_dict("records"):
-        is_better = (line["mean"] > best["mean"]) == greater_is_better
-        if line["distinguishable"] and is_better:
-            return f"Use {line['baseline']} instead of a network: it is significantly better."
-        is_near = is_better or best["low"] <= line["mean"] <= best["high"]
-        if line["baseline"] == "linear" and is_near and not line["distinguishable"]:
-            return "The linear model is as good as the best network, and simpler: use it."
-    return _advise_activation(name, similar, summary[group].tolist())
+        return _advise_model(rows, similar)
+    if not len(baselines):
+        return _advise_activation(rows, similar, similar[:0])
+    learners = baselines[baselines["baseline"] != "guess"].rename(columns={"baseline": "name"})
+    gains = (learners["mean"] - best["mean"]) * (1 if greater_is_better else -1)
+    differs = learners["distinguishable"].astype(bool)
+    if (differs & (gains > 0)).any():
+        name = learners.loc[differs & (gains > 0), "name"].iloc[0]
+        return f"Use {name} instead of a network: it is significantly better."
+    if (gains > -_SAME).any():
+        return _advise_baseline(learners[gains > -_SAME], rows)
+    linear = learners[(learners["name"] == "linear") & ~differs]
+    return _advise_activation(rows, similar, linear)
 
 
-def _advise_model(summary: pd.DataFrame, similar: list[str]) -> str:
-    """Advise the simplest model whose mean is in the interval of the best one."""
-    best = summary.iloc[0]
-    is_near = summary["mean"].between(best["low"], best["high"])
-    near = set(similar) & set(summary.loc[is_near, "model"])
-    name = best["model"]
-    simplest = next((model for model in SIMPLEST_FIRST if model in near), name)
+def _advise_model(rows: pd.DataFrame, similar: pd.DataFrame) -> str:
+    name, simplest = rows["name"].iloc[0], _simplest(rows)
     if simplest != name:
-        return f"Use {simplest}: it is simpler than {name}, and not significantly different."
-    if len(summary) == 1:
+        return f"Use {simplest}: it is simpler than {name}, and not worse by {_SAME} or more."
+    if len(rows) == 1:
         return f"Use {name}."
     if len(similar) == 1:
         return f"Use {name}: it is significantly better than the others."
-    return (
-        f"Use {name}, which has the best mean. It is not significantly different from "
-        f"{join_names(similar[1:], 3)}."
-    )
+    return f"Use {name}, which has the best mean.{_undecided(rows, similar[1:])}"
 
 
-def _advise_activation(best: str, similar: list[str], names: list[str]) -> str:
-    default = str(MLPClassifier().activation)
-    if best == default:
-        return f"Keep the default activation, {default}."
-    if default in similar:
-        return f"Keep the default activation, {default}: no other is significantly better."
-    if default in names:
-        return f"Use {best}: it is significantly better than the default activation, {default}."
-    if len(similar) > 1:
-        return f"Use any of {join_names(similar, 3)}: their differences are not significant."
-    return f"Use {best}."
+def _advise_baseline(as_good: pd.DataFrame, rows: pd.DataFrame) -> str:
+    """Advise a baseline that is as good as the best network, or better, but not significantly."""
+    name, network = _simplest(as_good), rows["name"].iloc[0]
+    if name == "linear":
+        return f"Use linear: it is simpler than a network, and not worse by {_SAME} or more."
+    baseline = as_good[as_good["name"] == name]
+    if abs(baseline["mean"].iloc[0] - rows["mean"].iloc[0]) < _SAME:
+        return f"Use {network} or {name}: their means differ by less than {_SAME}."
+    networks = rows[:1].assign(p=baseline["p"].iloc[0])
+    return f"Use {name}, which has the best mean.{_undecided(baseline, networks)}"
+
+
+def _advise_activation(rows: pd.DataFrame, similar: pd.DataFrame, linear: pd.DataFrame) -> str:
+    best, default = rows["name"].iloc[0], str(MLPClassifier().activation)
+    alternatives = similar[1:]
+    advice = f"Use {best}, which has the best mean."
+    if default == best:
+        advice = f"Keep the default activation, {default}, which has the best mean."
+        alternatives = alternatives[:0]
+    elif default in _same_mean(rows):
+        advice = f"Keep the default activation, {default}: no other is better by {_SAME} or more."
+        alternatives = alternatives[:0]
+    elif default in alternatives["name"].tolist():
+        alternatives = alternatives[alternatives["name"] == default]
+    elif default in rows["name"].tolist():
+        advice = f"Use {best}: it is significantly better than the default activation, {default}."
+        alternatives = alternatives[:0]
+    notes = {default: "the default activation, ", "linear": "simpler, "}
+    return advice + _undecided(rows, pd.concat([alternatives, linear]), notes)
+
+
+def _same_mean(rows: pd.DataFrame) -> list[str]:
+    """Return the names of those whose means differ from that of the first by less than 0.001."""
+    names = rows.loc[(rows["mean"] - rows["mean"].iloc[0]).abs() < _SAME, "name"]
+    return list(names)
+
+
+def _simplest(rows: pd.DataFrame) -> str:
+    """Return the simplest of the models whose means are the same as that of the first row."""
+    names = _same_mean(rows)
+    return next((name for name in SIMPLEST_FIRST if name in names), names[0])
+
+
+def _undecided(
+    best: pd.DataFrame, alternatives: pd.DataFrame, notes: Mapping[str, str] = {}
+) -> str:
+    """Say how much worse than the first row of ``best`` the alternatives are, with p-values."""
+    names = [
+        f"{name} ({notes.get(name, '')}{abs(mean - best['mean'].iloc[0]):.2g} worse, {p_words(p)})"
+        for name, mean, p in alternatives[["name", "mean", "p"]].to_numpy()
+    ]
+    return f" These rows cannot decide between {join_names(['it', *names], 4)}." if names else ""

@@ -19,6 +19,8 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
+from combutab.core.text import user_stacklevel
+
 # ---- The kind of a column: by its dtype, and for objects by its values --------------------------
 
 
@@ -589,10 +591,11 @@ class CategoryMap:
         expected = self.share * counts.sum()
         if expected >= _MIN_EXPECTED and counts[is_known].sum() < _MIN_KNOWN * expected:
             warnings.warn(
-                f"hardly a row of {label} has a category that fit kept: it has {_quoted(unknown)}, "
-                f"and fit kept {_quoted(self.keys)}; all others count as unseen. If they mean the "
-                "same, convert the column to what it was in fit",
-                stacklevel=2,
+                f"{counts[is_known].sum():,} of {counts.sum():,} values of {label} are known to "
+                f"the model ({_quoted(unknown)}; known: {_quoted(self.keys)}): the others are "
+                "treated as unseen. If they mean the same, convert the column to what it was in "
+                "fit",
+                stacklevel=user_stacklevel(),
             )
 
     def _may_mean(self, keys: list[Key]) -> bool:

@@ -30,6 +30,7 @@ from combutab.core.files import (
 )
 from combutab.core.state import declare, pack, unpack_all, with_lists
 from combutab.core.tasks import CallbackSupport, fit_task
+from combutab.core.text import user_stacklevel
 from combutab.core.world import ONE_PROCESS, World, current
 from combutab.preprocessing._columns import (
     LARGEST,
@@ -748,7 +749,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
                     f"(about {last}): later trends are unknown, and the prediction is that of the "
                     "last date. Fit again with recent rows, and evaluate on rows later than those "
                     "that are fitted",
-                    stacklevel=2,
+                    stacklevel=user_stacklevel(),
                 )
 
     def refuse_text(self) -> None:
@@ -893,7 +894,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         if empty and self.text_features == "auto":
             listed = ", ".join(empty)
             problem = f"nothing is learned from {listed}: free text without n-grams in common"
-            warnings.warn(UnlearnedWarning(problem, "", tuple(empty)), stacklevel=3)
+            warnings.warn(UnlearnedWarning(problem, "", tuple(empty)), stacklevel=user_stacklevel())
         self._set_fitted(kinds, learner.units, scaler, maps, tuple(dates), texts)
         self._set_forms(learner.forms, labels)
 
@@ -909,12 +910,12 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
             for j in learner.text_columns
             if j in counts and j not in unlearned_counts
         }
-        for odd in odd_categories(learned_counts):
-            warnings.warn(odd, stacklevel=2)
+        if odd := list(odd_categories(learned_counts)):
+            warnings.warn(OddColumnWarning("\n".join(odd)), stacklevel=user_stacklevel())
         if unlearned_counts:
             by_label = {labels[j]: seen for j, seen in unlearned_counts.items()}
             for warning in unlearned(by_label, max(min_count, 2)):
-                warnings.warn(warning, stacklevel=2)
+                warnings.warn(warning, stacklevel=user_stacklevel())
         return maps
 
     def _set_fitted(
@@ -951,7 +952,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
                 "columns (pandas.to_datetime, to_timedelta, to_numeric) to silence this warning, "
                 "or to the dtype 'category' if they are categories"
             ),
-            stacklevel=4,
+            stacklevel=user_stacklevel(),
         )
 
     def _assemble(

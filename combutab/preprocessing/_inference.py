@@ -174,6 +174,7 @@ class OddColumnWarning(UserWarning):
     """Warning about dates or numbers as text, read as such or encoded as categories."""
 
 
+_COERCE = "pandas.to_numeric with errors='coerce' reads the numbers, and the others become missing"
 _WAYS = {  # how to read the column
     "dates": "pandas.to_datetime reads them",
     "unclear dates": "pandas.to_datetime reads them, with dayfirst=True where the day is first",
@@ -181,8 +182,8 @@ _WAYS = {  # how to read the column
     "decimal comma": "write a point for the comma, and pandas.to_numeric reads them",
     "thousands": "remove what stands between thousands, and pandas.to_numeric reads them",
     "sign": "remove the sign, and pandas.to_numeric reads them",
-    "few texts": "pandas.to_numeric reads them, with errors='coerce'",
-    "missing mark": "pandas.to_numeric reads them, with errors='coerce'",
+    "few texts": _COERCE,
+    "missing mark": _COERCE,
     "text numbers": "pandas.to_numeric reads them",
     "unit": "write them as numbers",
 }
@@ -191,8 +192,8 @@ _OF_CODES = ("few texts", "missing mark", "text numbers")  # which whole numbers
 _N_LOOKED_AT = 2_000  # categories of a column
 
 
-def odd_categories(columns: Mapping[str, Mapping[Any, int]]) -> Iterator[OddColumnWarning]:
-    """Warn about columns of text that look like dates or amounts.
+def odd_categories(columns: Mapping[str, Mapping[Any, int]]) -> Iterator[str]:
+    """Describe columns of text that look like dates or amounts, in one sentence or two for each.
 
     ``columns`` has the values of each column with their numbers of rows. Whole numbers may be codes
     of categories and give no warning.
@@ -224,9 +225,9 @@ def odd_categories(columns: Mapping[str, Mapping[Any, int]]) -> Iterator[OddColu
         if values is not None and values.marks:
             way = "combutab.preprocessing.read_amounts reads them"
             way += "" if values.choose("", "") else ", if told the decimal mark (decimal=)"
-        yield OddColumnWarning(
-            f"{name} is encoded as categories, {why} ({example}): {way}. If they are "
-            "categories, convert the column to the dtype 'category'"
+        yield (
+            f"{name} is encoded as categories, {why} ({example}): {way}. To keep categories "
+            "without this warning, convert the column to the dtype 'category'."
         )
 
 

@@ -257,7 +257,9 @@ def model_facts(estimator: Any) -> dict[str, str]:
     elif hasattr(estimator, "history_"):
         facts["Networks"] = f"{max(1, estimator.history_['member'].nunique()):,}"
     if hasattr(estimator, "n_iter_"):
-        facts["Epochs"] = f"{np.max(estimator.n_iter_):,}"
+        history = getattr(estimator, "history_", None)
+        n_epochs = np.max(estimator.n_iter_) if history is None else history["epoch"].max()
+        facts["Epochs"] = f"{n_epochs:,}"
     defaults = inspect.signature(type(estimator)).parameters
     changed = [
         f"{name}={value!r}"

@@ -56,6 +56,8 @@ def test_predictions_on_standard_output(here, capsys):
     assert capsys.readouterr().out == ""
     assert main([*predict, "-"]) == 0
     assert capsys.readouterr().out == (here / "out.csv").read_text("utf-8")
+    assert main(predict[:-1]) == 0  # the default
+    assert capsys.readouterr().out == (here / "out.csv").read_text("utf-8")
 
 
 @needs_fork
@@ -561,3 +563,16 @@ def test_several_targets(tmp_path, monkeypatch, capsys, complaint, model):
     rows.to_csv("u.csv", index=False)
     for command in (["compare", "t.csv"], ["evaluate", "t.csv", "u.csv"]):
         assert "--target names 2 columns, 'a', 'b'; name one" in complaint(*command, "--target=a,b")
+
+
+def test_training_that_reaches_its_time_limit_says_so(here, tmp_path, capsys):
+    out, table = str(tmp_path / "out.csv"), str(here / "people.csv")
+    for command in (["fit", table, "--target", "dear", "-o", out], ["synth", table, "-o", out]):
+        assert main([*command, "--max-time", "0.001"]) == 0
+        assert "training reached --max-time after 1 epoch;" in capsys.readouterr().err
+        Path(out).unlink()
+
+
+def test_learning_rate_as_a_number_names_the_right_parameter(here, complaint):
+    arguments = ["fit", "people.csv", "--target", "dear", "-o", "m", "--set", "learning_rate=0.01"]
+    assert "use learning_rate_init=0.01" in complaint(*arguments)

@@ -11,6 +11,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from combutab import load
+from combutab.cli import main
 from combutab.datasets import TableError, read_cells, read_table, split_target
 
 
@@ -352,3 +354,40 @@ def test_garbled_english_names_cp1252_first(tmp_path):
     assert "RodrÌ_guez" in message
     assert "RodrÃ_guez" in message
     assert read_table(path, encoding="cp1252")["who"].iloc[-1].startswith("Manuel RodrÌ_guez")
+
+
+# ---- tables that are read as the table of a model ------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def model_file(tmp_path_factory):
+    """A model that `combutab fit` wrote, of a table with German dates and numbers, and codes."""
+    folder = tmp_path_factory.mktemp("like")
+    days = pd.date_range("2024-01-01", periods=60).strftime("%d.%m.%Y")
+    lines = [f"{day};{i},5;0{i % 3}1;{i}" for i, day in enumerate(days)]
+    (folder / "table.csv").write_text("\n".join(["day;size;zip;y", *lines]))
+    options = ["--target", "y", "--out", str(folder / "model"), "--epochs", "1", "--members", "1"]
+    assert main(["fit", str(folder / "table.csv"), *options]) == 0
+    return folder / "model"
+
+
+def test_new_rows_are_read_as_the_table_of_the_model(model_file, tmp_path):
+    path = tmp_path / "new.csv"
+    path.write_text("y;zip;size;day\n1;101;2,5;03.02.2024\n2;201;3,5;04.02.2024\n")
+    table = read_table(path, like=model_file)
+    assert list(table) == ["day", "size", "zip"]
+    assert table["day"].tolist() == [pd.Timestamp("2024-02-03"), pd.Timestamp("2024-02-04")]
+    assert table["size"].tolist() == [2.5, 3.5]
+    assert table["zip"].tolist() == ["101", "201"]
+    assert load(model_file).predict(table).shape == (2,)
+
+
+def test_all_missing_columns_are_named_at_once(model_file, tmp_path):
+    path = tmp_path / "new.csv"
+    path.write_text("size;y\n2,5;1\n3,5;1\n")
+    with pytest.raises(TableError, match=r"lacks 2 of the 3 columns .*: 'day' and 'zip'"):
+        read_table(path, like=model_file)
+    with pytest.raises(TableError, match="leave encoding, sep and decimal out"):
+        read_table(path, like=model_file, sep=";")
+    with pytest.raises(TableError, match=r"like=.*new\.csv"):
+        read_table(path, like=path)

@@ -116,6 +116,11 @@ def test_fit_parquet_equals_fit_in_memory(file, name):
     assert found.get_params() == kind(**EXACT, **parameters).get_params()
 
 
+def test_one_column_by_its_name(file):
+    estimator = MLPClassifier(**EXACT).fit_parquet(file, "label", columns="a")
+    assert estimator.feature_names_in_.tolist() == ["a"]
+
+
 def prepared_of(estimator, file, target):
     """The prepared data of a fit to a file."""
     with mock.patch.object(

@@ -155,7 +155,7 @@ def test_a_category_that_no_row_has_is_none():
 
 def test_columns_that_the_caller_names_are_categories():
     real = pd.DataFrame({"y": [0, 1, 1], "x": [0, 1, 1]})
-    aligned, _, made = align(real, real.astype(str), categorical=["y"])
+    aligned, _, made = align(real, real.astype(str), categorical="y")
     assert aligned.kinds == {"y": "category", "x": "number"}
     assert made["y"].tolist() == [0, 1, 1]
     assert aligned.columns("category") == ["y"]

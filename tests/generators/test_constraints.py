@@ -230,7 +230,7 @@ def test_a_fit_from_files_learns_the_same(tmp_path):
     pd.testing.assert_frame_equal(one, other, check_dtype=False, check_categorical=False)
     table.loc[[130, 150], "total"] += 1
     table.to_parquet(tmp_path / "table.parquet", row_group_size=70)
-    with pytest.raises(ValueError, match=r"2.*160.*130.*150"):
+    with pytest.raises(ValueError, match=r"2.*160.*131.*151"):
         make(TVAE, constraints=CONSTRAINTS).fit_parquet(tmp_path / "table.parquet")
 
 
@@ -382,7 +382,7 @@ def test_violating_rows_are_named_before_training():
     table = random_table(0)
     table.loc[[4, 9], "total"] += 1
     model = make(TVAE, constraints=CONSTRAINTS)
-    with pytest.raises(ValueError, match=r"2.*160.*4.*9"):
+    with pytest.raises(ValueError, match=r"2.*160.*5.*10"):
         model.fit(table)
     assert not hasattr(model, "encoder_")
 
@@ -428,7 +428,8 @@ def test_constraints_that_are_none():
         (lambda: Unique("a", ["b", "c"]), r"different columns, got 'a', \['b', 'c'\]"),
         (lambda: Formula("a", "a + 1"), "an expression of other columns"),
         (lambda: Formula("a", "3"), "an expression of other columns"),
-        (lambda: Formula("a", "__import__('os').system('x')"), "which is not supported"),
+        (lambda: Formula("a", "__import__('os').system('x')"), "is not supported"),
+        (lambda: Formula("a", "round(b)"), r"^the function round\(\) is not supported"),
         (lambda: Null("a", when="b =="), "is not a valid expression"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -608,7 +609,7 @@ def test_given_cells_that_break_one_are_named(model, table):
     holes = table.head(30).copy()
     holes.loc[7, "total"] += 5
     holes.loc[:, "low"] = np.nan
-    with pytest.raises(ValueError, match=r"1.*30.*7"):
+    with pytest.raises(ValueError, match=r"1.*30.*rows 8"):
         model.impute(holes)
 
 
@@ -763,7 +764,7 @@ def test_inequalities_compare_values_exactly(left, right, expected):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "holds no constraints"),
+        ("{", ": Expecting property name"),
         ('{"Sum": []}', "constraints are a list"),
         ('[{"Summ": []}]', r"1.*'Summ'.*'Sum'"),
         ('[{"Unique": ["a"]}, {"Sum": ["a"]}]', r"constraint 2 \(Sum\)"),

@@ -121,6 +121,8 @@ def test_columns_files_and_discrete_columns(path, tmp_path):
     )
     check_same(found, expected)
     assert found.feature_names_in_.tolist() == ["flag", "x", "some"]
+    one = make(TVAE).fit_parquet(path, columns="some")
+    assert one.feature_names_in_.tolist() == ["some"]
 
 
 def test_a_training_is_taken_up(path, tmp_path):

@@ -278,6 +278,11 @@ def test_dependences_of_messy_columns(fitted, name, n):
     display.figure_.canvas.draw()
 
 
+def test_one_column_by_its_name(fitted):
+    (dependence,) = partial_dependence(fitted("classifier"), X, "number", max_samples=5)
+    assert dependence.column == "number"
+
+
 def test_columns_and_classes_that_there_are_not(fitted):
     with pytest.raises(ValueError, match="'txt'"):
         partial_dependence(fitted("classifier"), X, ["txt"])

@@ -162,7 +162,7 @@ ODD = {
         [f"1.{i:03},50 €" for i in range(30)],
         r"with a currency or percent sign \('1.000,50 €'\): .*read_am",
     ),
-    "commas": ([f"{i},5" for i in range(30)], "have a decimal comma .*read_amounts reads them. If"),
+    "commas": ([f"{i},5" for i in range(30)], "have a decimal comma .*read_amounts reads them. To"),
     "thousands": (
         [f"{i},000" for i in range(1, 31)],
         r"with thousands separators .*told .*\(decimal=\)",
@@ -183,6 +183,13 @@ def test_text_that_is_dates_or_amounts_is_named(name):
     TableEncoder(categorical_features=["sold"]).fit(table)
     with pytest.warns(UnlearnedWarning, match="read as text"):
         TableEncoder(min_frequency=6).fit(table)
+
+
+def test_one_warning_for_all_columns_points_to_the_call_of_fit():
+    table = pd.DataFrame(dict.fromkeys(("sold", "rent"), ODD["points"][0] * 5))
+    with pytest.warns(OddColumnWarning, match="'sold'.*\n.*'rent'") as caught:
+        MLPRegressor(max_iter=1, n_iter_no_change=float("inf")).fit(table, np.arange(len(table)))
+    assert [warning.filename for warning in caught] == [__file__]
 
 
 def test_read_amounts():
