@@ -55,8 +55,8 @@ X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
 print(X_train.head(3).to_string())
 
 # %%
-# Fit a regressor. Its three networks each hold out a fifth of the training rows, and keep the weights
-# of their best epoch. The networks are smaller than the default, to be quick.
+# Fit a regressor. Its three networks each hold out a fifth of the training rows, and keep the
+# weights of their best epoch. The networks are smaller than the default, to be quick.
 
 model = MLPRegressor(hidden_layer_sizes=(128, 128), max_iter=50, random_state=0)
 model.fit(X_train, y_train)

@@ -279,8 +279,8 @@ class Parameters(_Positional):
         array with the fold of each row as an integer (-1: the row is always used for training).
         Use it where rows are not independent: for a time series, ``TimeSeriesSplit()`` or a mask of
         the latest rows validates networks on rows later than their training rows. One network uses
-        the first split (of ``TimeSeriesSplit`` the last), the three networks of ``n_members="auto"``
-        the first three, and ``bagging="cv"`` all of them. Files do not contain it. If rows belong to
+        the first split (of ``TimeSeriesSplit`` the last), the networks of ``n_members="auto"`` the
+        first three, and ``bagging="cv"`` all of them. Files do not contain it. If rows belong to
         groups, such as the visits of a patient, pass ``groups`` to ``fit``.
     dropout : float, default=0.15
         Probability with which a hidden unit is dropped during training, rounded to a multiple of
