@@ -489,10 +489,10 @@ class BaseMLP(Fitted):
             check_folds("early stopping", n_folds, labels, groups)
             return shuffled_folds(n_folds, n_rows, labels, groups, seed % (1 << 32))[:n_splits]
         splits, rows = list[Split](), np.arange(n_rows)
-        others = rows  # that no split sets aside
-        while len(splits) < n_splits and (not splits or len(others) >= n_val + 2):
-            of_others = None if labels is None else labels[others]
-            others, val = random_hold_out(others, of_others, n_val, seed % (1 << 32))
+        training_rows = rows  # of all splits
+        while len(splits) < n_splits and (not splits or len(training_rows) >= n_val + 2):
+            strata = None if labels is None else labels[training_rows]
+            training_rows, val = random_hold_out(training_rows, strata, n_val, seed % (1 << 32))
             splits.append((np.setdiff1d(rows, val), val))
             seed = fold_in(seed, Stream.SPLIT)
         return splits

@@ -162,6 +162,9 @@ class Repeated:
         Number of these synthetic rows. Of rows that are equal to each other, two are counted.
     expected : float
         This number for other real rows.
+    is_upper_bound : bool
+        Equal real rows may have been removed: no two real rows are equal in all columns, and
+        `expected` is an upper bound.
     pvalue : float
         Probability of so many, or more, among other real rows, by J. Przyborowski and H. Wilenski's
         test of two Poisson counts ("Homogeneity of results in testing samples from Poisson series",
@@ -183,6 +186,7 @@ class Repeated:
     rows: int
     expected: float
     pvalue: float
+    is_upper_bound: bool = False
     side_pvalue: float = 1.0
     is_even: bool = False
     is_alone: bool = False
@@ -331,11 +335,12 @@ class RowComparison:
         counts = self.by_set[left_out]
         n_alike = [counts.n_alike for j, counts in enumerate(self.by_value) if j not in left_out]
         n_by_chance = counts.n_by_chance
-        if not left_out and counts.n_alike == 0:
-            # Equal real rows may have been removed. There were no more than equal values.
+        is_upper_bound = not left_out and counts.n_alike == 0
+        if is_upper_bound:  # there were no more equal rows than equal values
             n_by_chance = min(n_alike)
         is_alone = min(n_alike) == 0 or self._none_nearly_alike(left_out)
         test = self.compare(left_out, counts, n_by_chance, is_alone)
+        test = replace(test, is_upper_bound=is_upper_bound)
         if test.pvalue < _CERTAIN and test.rows > _MANY * test.expected:
             # Real rows are too different for rows of both tables to be met by chance.
             return replace(test, is_even=False)

@@ -221,3 +221,12 @@ def test_copies_are_found_and_fresh_rows_are_not(make):
     assert n_alarms["fresh"] <= 0.05 * n_tables["fresh"]
     assert n_alarms["independent"] <= 0.05 * n_tables["independent"]
     assert n_alarms["copies"] >= 0.9 * n_tables["copies"]
+
+
+def test_of_tables_without_equal_rows_chance_is_a_bound():
+    rng = np.random.default_rng(0)
+    values = rng.permutation(3000).astype(float)
+    train, test = (pd.DataFrame({"x": part, "y": part % 7}) for part in np.split(values, 2))
+    assert find_copies(train, train[:40], test).exact.is_upper_bound
+    equal = pd.concat([train, train[:20]], ignore_index=True)
+    assert not find_copies(equal, train[:40], test).exact.is_upper_bound

@@ -404,6 +404,14 @@ def judged(table, copies=NONE, held_out=NONE, *, area=0.5, m=10_000, near=None, 
     return judge_privacy(table, tables, **options)
 
 
+def test_duplicates_are_told_beside_chance():
+    table = privacy()
+    known = judged(table, copies_of(64, repeated(64, 2.0, 1e-9)))
+    assert "(about 2 expected by chance)" in known.sentence
+    bounded = judged(table, copies_of(64, repeated(64, 700.0, 1e-9, is_upper_bound=True)))
+    assert "(no two real rows are equal)" in bounded.sentence
+
+
 @pytest.mark.parametrize(
     ("share", "area", "level"),
     [
