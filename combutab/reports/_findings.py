@@ -357,11 +357,11 @@ def judge_privacy(
 
 
 def _in_words(results: Sequence[AttackResult]) -> list[AttackResult]:
-    """The results for sentences: for each attack and group of rows the first sign, or the first."""
+    """The results for sentences: the first sign of each attack and group of rows, or all firsts."""
+    signs = [result for result in results if result.is_sign]
     chosen: dict[tuple[str, str], AttackResult] = {}
-    for result in sorted(results, key=lambda result: not result.is_sign):
-        if result.is_sign or result.name != "univariate":
-            chosen.setdefault((result.attack, result.rows), result)
+    for result in signs or [result for result in results if result.name != "univariate"]:
+        chosen.setdefault((result.attack, result.rows), result)
     return [result for result in results if result in chosen.values()]
 
 

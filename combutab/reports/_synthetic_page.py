@@ -313,6 +313,8 @@ def _attack_rows(
     if MEMBERSHIP in evaluation.attacks:
         for row in evaluation.attacks[MEMBERSHIP].to_dict("records"):
             is_worst = row["attack"] == "worst"
+            if np.isnan(row["value"]):  # there are too few held-out rows
+                continue
             name = row["note"].split(";")[0] if is_worst else row["attack"]
             name = f"{MEMBERSHIP}, {'strongest: ' * is_worst}{name.replace('_', ' ')}"
             group = "all rows" if row["rows"] == "all" else "the most isolated tenth"
@@ -350,5 +352,5 @@ def _attack_row(
         "success": digits(success),
         "interval": interval,
         "reference": digits(row["reference"]),
-        "pvalue": number(row["pvalue"]),
+        "pvalue": "< 0.001" if row["pvalue"] < 0.001 else number(row["pvalue"]),
     }
