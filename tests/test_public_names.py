@@ -19,8 +19,8 @@ combutab.constructions: ConstructedNetwork compose cos_network exp_network
 combutab.datasets: Dataset FORMULAS TableError list_feynman list_openml load_feynman load_openml
     make_flats make_formula parse_formula read_cells read_table split_target
 combutab.estimators: BaseMLP FitOutcome FitTask MLPClassifier MLPRegressor PackClassifier
-    PackRegressor TabMClassifier TabMRegressor TableModule fit_stacked paper_recipe
-    refuse_text validate_parameters
+    PackRegressor TabMClassifier TabMRegressor TableModule clone_for_all_rows fit_stacked
+    paper_recipe refuse_text validate_parameters
 combutab.evaluation: ActivationStats AlignedTables CORRUPTIONS Corruption
     Interval METRICS Metric NemenyiResult PredictionScores Robustness Significance
     activation_stats align_tables attribute_inference bootstrap_interval compare_pairs
@@ -39,7 +39,8 @@ combutab.inspection: Attributions PartialDependence PermutationImportance TableM
 combutab.mlflow: load_model log_model save_model
 combutab.model_selection: ActivationComparison BASELINES ComparisonError ComparisonPlan
     DEFAULT_ACTIVATIONS DEFAULT_MODELS GUESSES ModelComparison StackedGridSearchCV
-    checkpoint_differences compare_activations compare_models plan_comparison run_comparison
+    checkpoint_differences compare_activations compare_models count_checkpoint_fits
+    plan_comparison run_comparison
     score_classifier score_regressor
     shown_range
 combutab.nn: ActivationSpec BlurredCrossEntropy ChainNetwork CodeInputs INITIALISATIONS
@@ -67,12 +68,12 @@ combutab.preprocessing: CIRCLE_STEPS QUARTERS
     parquet_parts
     plain_labels polars_cells put_cells read_amounts read_numbers refuse_cells
     refuse_large rows_needed to_ticks validate_table
-combutab.reports: Finding ModelReport RequirementError SyntheticEvaluation evaluate_synthetic
-    render_report report_model write_report
+combutab.reports: Finding ModelReport RequirementError SyntheticEvaluation comparison_table
+    evaluate_synthetic render_report report_model write_report
 combutab.training: BinaryCrossEntropy Callback ConditionSampler Conditions
     CrossEntropy EpochReport FitTasks GaussianNLL Learned Loss MaskedLoss MemberPlan MemberResult
-    OptimizerConfig PER_STEP Pinball ProgressBar REGRESSION_LOSSES RowOptimizer RowStream Rows
-    SCHEDULES SOLVERS StackFile TimeLimit TrainConfig Trainable VerboseLines
+    NetworksBar OptimizerConfig PER_STEP Pinball ProgressBar REGRESSION_LOSSES RowOptimizer
+    RowStream Rows SCHEDULES SOLVERS StackFile TimeLimit TrainConfig Trainable VerboseLines
     best_factors is_per_step make_regression_loss schedule_factor train train_lbfgs
     train_stack uninterrupted unshared
 """

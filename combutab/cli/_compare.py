@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,9 +15,7 @@ from combutab.cli._console import UserError, echo, refusals
 from combutab.core.text import counted, in_words
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
-    from rich.table import Table
 
     from combutab.datasets.formats import FileFormat
     from combutab.model_selection import ComparisonPlan, ModelComparison
@@ -277,6 +274,7 @@ def _folding(
 ) -> tuple[pd.DataFrame, pd.Series, dict[str, Any]]:
     """Return the table, sorted by time for a time split, and the parameters of its folds."""
     from combutab.cli import _files
+    from combutab.core.splits import PeriodSplit
 
     if split == "random":
         return X, y, {}
@@ -285,24 +283,7 @@ def _folding(
         return X.drop(columns=column), y, {"groups": X[column].astype(str).to_numpy()}
     order = X[column].argsort(kind="stable")
     X, y = X.iloc[order].reset_index(drop=True), y.iloc[order].reset_index(drop=True)
-    return X, y, {"cv": _periods(split, X[column].to_numpy(), folds)}
-
-
-def _periods(split: str, times: np.ndarray, folds: int) -> Any:
-    """Build a time-series splitter of scikit-learn; its name is the value of the option."""
-    from sklearn.model_selection import TimeSeriesSplit
-
-    class Periods(TimeSeriesSplit):
-        name: str
-
-        def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[Any]:
-            for train, test in super().split(X):
-                # rows of the same time are not split between training and test
-                yield train[times[train] < times[test[0]]], test
-
-    periods = Periods(folds)
-    periods.name = split
-    return periods
+    return X, y, {"cv": PeriodSplit(folds, X[column].to_numpy(), split)}
 
 
 @contextmanager
@@ -375,7 +356,7 @@ def _announce(plan: ComparisonPlan) -> None:
 def _run_or_resume(comparison: _Comparison, n_jobs: int | None, force: bool) -> ModelComparison:
     """Train the networks and compare; an error or interrupt names the file of the saved scores."""
     from combutab.core.parallel import BrokenBackend, OtherVersions, WorkerDied
-    from combutab.model_selection import ComparisonError, run_comparison
+    from combutab.model_selection import ComparisonError, count_checkpoint_fits, run_comparison
 
     plan, journal = comparison.plan, comparison.journal
     saved_scores = (
@@ -386,7 +367,7 @@ def _run_or_resume(comparison: _Comparison, n_jobs: int | None, force: bool) -> 
         _announce(plan)
         if force:
             journal.unlink(missing_ok=True)
-        if n_networks := _n_networks(journal):
+        if n_networks := count_checkpoint_fits(journal):
             trained = f"{counted(n_networks, plan.fit_noun)} trained"
             echo(f"Continuing from {journal}, with {trained}", error=True)
         return run_comparison(
@@ -394,23 +375,15 @@ def _run_or_resume(comparison: _Comparison, n_jobs: int | None, force: bool) -> 
         )
     except KeyboardInterrupt:
         none = f"no {plan.fit_noun} was finished, so no scores are kept"
-        n_networks = _n_networks(journal)
+        n_networks = count_checkpoint_fits(journal)
         raise KeyboardInterrupt(
             f"; {saved_scores.format(n_networks) if n_networks else none}"
         ) from None
     except ComparisonError as error:
         raise UserError(str(error)) from error
     except (BrokenBackend, OtherVersions, WorkerDied) as error:
-        raise UserError(f"{error}; {saved_scores.format(_n_networks(journal))}") from error
-
-
-def _n_networks(journal: Path) -> int:
-    """Count the networks, or fits of models, whose scores a journal holds."""
-    if not journal.exists():
-        return 0
-    lines = journal.read_bytes().splitlines(keepends=True)
-    fits = (b'{"activation"', b'{"model"')
-    return sum(line.startswith(fits) and line.endswith(b"\n") for line in lines)
+        n_fits = count_checkpoint_fits(journal)
+        raise UserError(f"{error}; {saved_scores.format(n_fits)}") from error
 
 
 # ---- output ------------------------------------------------------------------------------------
@@ -418,6 +391,8 @@ def _n_networks(journal: Path) -> int:
 
 def _print(results: ModelComparison) -> None:
     from rich.console import Console
+
+    from combutab.reports import comparison_table
 
     console = Console(markup=False, highlight=False, emoji=False)
     for line in ("", f"{results.data}: {results.measure.description}", results.design, ""):
@@ -454,41 +429,3 @@ def _write(comparison: _Comparison, results: ModelComparison) -> None:
     echo(f"Wrote {', '.join(comparison.files)} to {comparison.folder}", wrap=True)
     if report is not None:
         echo(f"Wrote {report}")
-
-
-# ---- printing the scores as a table ------------------------------------------------------------
-
-# Columns that are left out on narrow terminals, in this order
-_DISPENSABLE = (
-    *("mean rank", "p-value (Holm)", "differs from best", "beats guess"),
-    "95 % interval",
-)
-
-
-def comparison_table(results: ModelComparison, width: int) -> Table:
-    """Build a table of the activation functions, best first, followed by the baselines.
-
-    The table has all columns that fit into the width. A name is wrapped only if it does not fit
-    into a line with its mean.
-    """
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.measure import Measurement
-    from rich.table import Table
-    from rich.text import Text
-
-    cells: Any = results.formatted()
-    console = Console(width=1000)
-    for column in ("", *_DISPENSABLE):
-        cells = cells.drop(columns=column, errors="ignore")
-        table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-        name, *scores = cells
-        table.add_column(name, overflow="fold")
-        for header in scores:
-            lines = re.sub("(?<=[a-z]) ", "\n", header, count=1)
-            table.add_column(lines, justify="right", no_wrap=True)
-        for i, row in enumerate(cells.to_numpy().tolist(), 1):
-            table.add_row(*map(Text, row), end_section=i == len(results.summary))
-        if Measurement.get(console, console.options, table).maximum <= width:
-            break
-    return table

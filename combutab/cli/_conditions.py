@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -22,8 +20,10 @@ from combutab.generators import check_conditions
 from combutab.generators.conditions import (
     PointConditions,
     all_met,
-    on_clocks,
     read_conditions,
+    read_duration,
+    read_moments,
+    read_number,
 )
 from combutab.generators.shares import read_shares
 from combutab.preprocessing import ModeEncoder
@@ -36,7 +36,6 @@ _FORMS = {
 }
 # a value may contain "|" and ":"
 _SHARE = re.compile(r"(.*?):\s*(\d*\.?\d+)\s*(%?)\s*(?:\||$)")
-_ISO = "%Y-%m-%d"
 Parse = Callable[[str], tuple[Any, Any]]  # maps a text to the first and the last value it means
 
 
@@ -172,13 +171,13 @@ class _ValueReader:
         """The function that parses a text as a value, or None for text columns."""
         values, name, forms = [v for v in self.values if v is not None], self.name, self.forms
         if values and all(isinstance(v, pd.Timestamp) for v in values):
-            return partial(_parse_date, form=forms.dates.get(name), zone=values[0].tz)
+            return partial(read_moments, form=forms.dates.get(name), zone=values[0].tz)
         if values and all(isinstance(v, pd.Timedelta) for v in values):
-            return _parse_duration
+            return read_duration
         if all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):
             plain = AmountForm(forms.decimal, "", None, "{}", "-{}")
-            return partial(_parse_number, form=forms.amounts.get(name, plain))
-        return _parse_number if self.is_continuous else None
+            return partial(read_number, form=forms.amounts.get(name, plain))
+        return read_number if self.is_continuous else None
 
     def read(self, text: str) -> list[Any] | tuple[Any, Any]:
         """Read a text as values or as a range."""
@@ -268,55 +267,7 @@ class _ValueReader:
         if text.startswith("="):
             raise UserError(f"'{self.name}={text}' has two equals signs; write {self.name}{text}")
         with refusals(prefix=f"in the condition on {self.name!r}: "):
-            return (self.parse or _parse_number)(text)
-
-
-def _parse_number(text: str, form: AmountForm | None = None) -> tuple[Any, Any]:
-    """Parse a number in the format of the column's file, or as Python writes it."""
-    if form is not None and (numbers := form.read([text])) is not None:
-        return numbers[text], numbers[text]
-    for kind in (int, float):
-        with suppress(ValueError, OverflowError):
-            if math.isfinite(number := kind(text)):
-                return number, number
-    raise ValueError(f"{text!r} is not a number")
-
-
-def _parse_date(text: str, form: str | None, zone: Any) -> tuple[pd.Timestamp, pd.Timestamp]:
-    """Parse a date: a time is returned twice, a day as its first and its last moment."""
-    text = text.strip()
-    moment = None
-    for pattern in (form, form and form.split("%H")[0].rstrip(" T")):
-        if pattern and moment is None:
-            try:
-                moment = datetime.datetime.strptime(text, pattern)
-            except ValueError:
-                continue
-    try:
-        low = pd.Timestamp(moment or datetime.datetime.fromisoformat(text))
-    except ValueError:
-        examples = dict.fromkeys(
-            pd.Timestamp(2025, 1, 31).strftime(f) for f in (_ISO, form or _ISO)
-        )
-        raise ValueError(f"{text!r} is not a date; write it as {' or '.join(examples)}") from None
-    is_day = not re.search(r"[T:\s]", text)
-    high = low + datetime.timedelta(days=1) if is_day else low
-    if low.tz is None and zone is not None:
-        low, high = on_clocks(low, zone), on_clocks(high, zone)
-    elif low.tz is not None and zone is None:
-        low = high = low.tz_convert("UTC").tz_localize(None)
-    if is_day:  # nanoseconds exist only for these years
-        has_nanoseconds = 1700 < high.year < 2200
-        high -= pd.Timedelta(1, "ns") if has_nanoseconds else datetime.timedelta(microseconds=1)
-    return low, high
-
-
-def _parse_duration(text: str) -> tuple[pd.Timedelta, pd.Timedelta]:
-    try:
-        duration = pd.Timedelta(text.strip())
-    except ValueError:
-        raise ValueError(f"{text!r} is not a duration; write it as '2 days 03:00:00'") from None
-    return duration, duration
+            return (self.parse or read_number)(text)
 
 
 def check_requests(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -11,9 +11,6 @@ from combutab.cli import _options
 from combutab.cli._console import UserError, echo, hint, refusals, spinner
 from combutab.cli._predict import ModelData, ModelOptions, read_for_model
 from combutab.core.text import counted
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 def _row_numbers(texts: list[str] | None) -> list[str] | None:
@@ -93,6 +90,7 @@ def explain(options: ExplainOptions) -> None:
     import numpy as np
     import pandas as pd
 
+    from combutab.datasets.features import read_targets
     from combutab.evaluation import find_metric
     from combutab.reports import report_model, write_report
 
@@ -110,7 +108,8 @@ def explain(options: ExplainOptions) -> None:
     y, X_scored = None, X
     if target is not None:
         has_target = data.table[target].notna().to_numpy()
-        y, X_scored = _read_targets(data, target, has_target), X[has_target]
+        classes = getattr(estimator, "classes_", None)
+        y, X_scored = read_targets(data.table, target, data.file, classes), X[has_target]
         if n_missing := len(X) - len(X_scored):
             hint(f"{counted(n_missing, 'row')} without a target left out of the scores")
     n_scored = counted(len(X_scored), "row")
@@ -152,32 +151,3 @@ def _find_scored_target(options: ExplainOptions, data: ModelData) -> Any:
             "no target"
         )
     return None
-
-
-def _read_targets(data: ModelData, target: Any, has_target: np.ndarray) -> Any:
-    """Read the targets of the rows that have one, as classes or numbers of the model."""
-    import pandas as pd
-
-    from combutab.preprocessing import read_numbers
-
-    column, where = data.table[target], f"{data.file.path}: the target {str(target)!r}"
-    if not has_target.any():
-        raise UserError(f"{where} is empty in all rows")
-    classes = getattr(data.estimator, "classes_", None)
-    if classes is None:
-        with refusals(prefix=f"{where}: "):
-            return read_numbers(column[has_target]).to_numpy()
-    labels = classes.tolist()
-    if all(isinstance(label, str) for label in labels) and column.dtype != object:
-        if data.file.is_text:  # numbers in this file, but text in the model's table
-            column = data.file.cells([list(data.table.columns).index(target)]).iloc[:, 0]
-        column = column.astype(str)
-    values = column[has_target].to_numpy(dtype=object)
-    for value in pd.unique(values):
-        if value not in labels:
-            names = f"{', '.join(map(repr, labels[:8]))}{', ...' if len(labels) > 8 else ''}"
-            raise UserError(
-                f"{where} has the value {value!r}, which is not a class of the model; its classes "
-                f"are {names}"
-            )
-    return values if classes.dtype == object else values.astype(classes.dtype)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import sys
 from collections.abc import Collection, Sequence
@@ -26,16 +25,15 @@ from combutab.cli._options import (
 )
 from combutab.core.files import read_model, whole_file, write_model
 from combutab.core.text import MAX_NAMES, list_names, no_column
-from combutab.core.textfile import SEPARATORS, Reading
+from combutab.core.textfile import Reading
 from combutab.datasets.formats import (
     HEADER_KEY,
     FileFormat,
-    as_parquet,
-    as_written,
+    formula_columns,
     read_with_format,
+    write_with_format,
 )
 from combutab.preprocessing import OddColumn, TargetError, infer_task, odd_columns, read_numbers
-from combutab.preprocessing.amounts import Amounts
 
 
 def leave_out(
@@ -80,7 +78,6 @@ def leave_out(
 
 # ---- The format in which a table's file is read, and hints on its odd columns --------------------
 
-_QUOTED = re.compile(r"(?<!\w)(?:'([^']+)'|\"([^\"]+)\")")
 _OF_TARGETS = ("missing code", "missing mark", "truth values")
 _REMEDIES = {
     "header": "add a line with the names of the columns",
@@ -160,18 +157,9 @@ def _decimal_remedy(kind: str, reading: Reading) -> str:
 
 def _mark_of(odd_column: OddColumn, column: pd.Series) -> str:
     """Find the value of the option that would read a column correctly, or return ""."""
+    marks = odd_column.marks(column)
     if odd_column.kind == "thousands":
-        values = Amounts.split(column.dropna().drop_duplicates().str.strip())
-        decimals = {",": ".", ".": ","}
-        pairs = {m: values and values.choose(decimals.get(m, ""), m) for m in ",. '"}
-        marks = [m for m, pair in pairs.items() if pair and pair[1]]
         return "space" if marks[:1] == [" "] else "".join(marks[:1])
-    if odd_column.kind not in ("missing mark", "few texts"):
-        return ""
-    marks = [first or second for first, second in _QUOTED.findall(odd_column.example)]
-    texts = column.dropna().astype(str).str.strip()
-    if odd_column.kind == "few texts" and (len(marks) != 1 or (texts == marks[0]).sum() < 2):
-        return ""  # typing errors, not marks for missing values
     return " ".join(f"--missing {shlex.quote(mark)}" for mark in marks)
 
 
@@ -210,9 +198,6 @@ def task_of(y: pd.Series, task: str, data: Path, reading: Reading, classify: str
 
 
 # ---- The format of a table: dates, booleans, numbers ---------------------------------------------
-
-# Text that certainly is a formula
-_CALL = re.compile(r"[=@＝＠\t\r]|[-+－＋].*[(|!]")
 
 
 def column_of_split(X: pd.DataFrame, split: str) -> tuple[str, Any]:
@@ -256,29 +241,14 @@ def read_file(
 
 
 def write_table(table: pd.DataFrame, forms: FileFormat, path: Path) -> None:
-    """Write a table to a complete file or none; the same table gives the same bytes."""
+    """Write a table to a complete file or none, or to standard output."""
     suffix = ending(path)
-    gzip_options: Any = {"method": "gzip", "mtime": 0}
-
-    def write(file: Any) -> None:
-        if suffix == ".parquet":
-            # the RangeIndex is kept: without an index, column names would become text
-            as_parquet(table, forms).to_parquet(file)
-            return
-        as_written(table, forms).to_csv(
-            file,
-            sep=(suffix.startswith(".csv") and forms.sep) or SEPARATORS[suffix],
-            decimal=forms.decimal,
-            index=False,
-            compression=gzip_options if suffix.endswith(".gz") else None,
-        )
-
     if path != STANDARD_OUTPUT:
         with writing(path), whole_file(path) as temporary_path:
-            write(temporary_path)
+            write_with_format(table, forms, temporary_path, suffix)
         return
     try:
-        write(sys.stdout)
+        write_with_format(table, forms, sys.stdout, suffix)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader, such as `head`, has ended before the last row
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -288,12 +258,7 @@ def hint_at_formulas(table: pd.DataFrame, forms: FileFormat, out: Path) -> None:
     """Name the columns whose names or text a spreadsheet would run as formulas."""
     if forms.guarded or ending(out) == ".parquet":
         return
-    formulas = []
-    for name, column in table.items():
-        texts = column.dropna() if not types.is_numeric_dtype(column.dtype) else ()
-        if any(isinstance(text, str) and _CALL.match(text) for text in (name, *texts)):
-            formulas.append(str(name))
-    if formulas:
+    if formulas := formula_columns(table):
         hint(
             f"a spreadsheet that opens {out} would run text of {list_names(formulas)} as formulas; "
             "use --guard-formulas to write a ' before it"

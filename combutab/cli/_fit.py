@@ -171,6 +171,7 @@ def fit(options: FitOptions) -> None:
     data = _read_fit_data(options)
 
     from combutab.cli import _files
+    from combutab.estimators import clone_for_all_rows
 
     device = _files.find_device(options.device)
     estimator = _build_estimator(options, model, settings, data)
@@ -200,7 +201,10 @@ def fit(options: FitOptions) -> None:
             _write_model_report(options, options.report, estimator, data, split, scores, warnings)
         echo_on_terminal(f"Wrote {options.report}")
     if options.refit and scores is not None:
-        final, training = _for_all_rows(estimator)
+        final = clone_for_all_rows(estimator)
+        training = f"for {counted(final.max_iter, 'epoch')}, the best epoch of the first training"
+        if model == "pack":
+            training = "with cross-validation to choose among its networks"
         saved_model = f"; {options.out} has the model of these scores"
         _train_with_progress(final, model, split.X, data.y, interrupted=saved_model)
         data.save(final, options.out)
@@ -349,9 +353,7 @@ def _split_rows(estimator: Any, X: pd.DataFrame, split: str) -> _Split:
 
     if split == "random":
         return _Split(X)
-    import numpy as np
-
-    from combutab.core.splits import neighbour_blocks
+    from combutab.core.splits import latest_rows
 
     method, column = _files.column_of_split(X, split)
     is_pack = hasattr(estimator, "cv")
@@ -360,43 +362,15 @@ def _split_rows(estimator: Any, X: pd.DataFrame, split: str) -> _Split:
             estimator.set_params(early_stopping=True)
         groups = X[column].astype(str).to_numpy()
         return _Split(X.drop(columns=column), groups, f"whole groups of {column!r}")
-    # rows of the same time are all among the latest rows, or all outside
-    ranks = X[column].rank(method="min").to_numpy()
-    first_rank = np.sort(ranks)[-max(1, round(estimator.validation_fraction * len(ranks)))]
-    latest = ranks >= first_rank if first_rank > 1 else ranks > first_rank
+    latest, blocks = latest_rows(X[column], estimator.validation_fraction)
     if is_pack:
         estimator.set_params(cv=latest)
     else:
         n_members = 3 if estimator.n_members == "auto" else estimator.n_members
         estimator.set_params(validation_split=latest, n_members=n_members)
     times = X[column][latest]
-    blocks = np.zeros(len(X), dtype=np.int64)
-    order = np.argsort(times.to_numpy(), kind="stable")
-    blocks[np.flatnonzero(latest)[order]] = neighbour_blocks(len(times))
     description = f"the latest by {column!r}, from {times.min()} to {times.max()}"
     return _Split(X, set_aside=description, time_blocks=blocks)
-
-
-def _for_all_rows(estimator: Any) -> tuple[Any, str]:
-    """Build an unfitted estimator for training on all rows; also describe how it trains.
-
-    Networks train for the median of the best epochs of the fitted networks. A pack chooses its
-    ensemble by cross-validation, so that all rows are used for training.
-    """
-    import numpy as np
-
-    parameters = estimator.get_params(deep=False)
-    if hasattr(estimator, "cv"):
-        words = "with cross-validation to choose among its networks"
-        return type(estimator)(**parameters | {"cv": "auto"}), words
-    history = estimator.history_
-    best_epochs = history.loc[history.groupby("member")["validation_score"].idxmax(), "epoch"]
-    n_epochs = int(np.median(best_epochs))
-    parameters |= {"max_iter": n_epochs, "n_members": len(best_epochs), "n_iter_no_change": np.inf}
-    parameters |= {"early_stopping": False, "validation_split": None}
-    parameters |= {"bagging": None} if "bagging" in parameters else {}
-    words = f"for {counted(n_epochs, 'epoch')}, the best epoch of the first training"
-    return type(estimator)(**parameters), words
 
 
 def _hint_at_time_order(X: pd.DataFrame) -> None:
@@ -416,37 +390,6 @@ def _hint_at_time_order(X: pd.DataFrame) -> None:
 # ---- Training, and scores on the rows that were set aside ----------------------------------------
 
 
-class _NetworksBar:
-    """A progress bar of the trained networks of a pack, updated by scikit-learn's callbacks."""
-
-    def __init__(self, name: str, estimator: Any) -> None:
-        self.name, self.n_networks = name, estimator.n_members
-        self.seconds = float("inf") if estimator.max_time is None else estimator.max_time
-
-    def setup(self, estimator: Any, context: Any) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
-
-        from combutab.core.progress import left_column, make_bar
-
-        text = TextColumn("{task.description}", markup=False)
-        columns = text, BarColumn(), MofNCompleteColumn(), TextColumn("networks"), left_column()
-        self.bar = make_bar(*columns, transient=True)
-        end = time.monotonic() + self.seconds
-        self.task = self.bar.add_task(self.name, total=self.n_networks, end=end)
-        self.bar.start()
-
-    def on_fit_task_begin(self, estimator: Any, context: Any) -> None:
-        """Do nothing: the bar counts networks when their training ends."""
-
-    def on_fit_task_end(self, estimator: Any, context: Any) -> None:
-        if context.task_name == "member":
-            self.bar.advance(self.task)
-
-    def teardown(self, estimator: Any, context: Any) -> None:
-        self.bar.stop()
-        del self.bar, self.task
-
-
 def _train_with_progress(
     estimator: Any,
     model: str,
@@ -456,14 +399,14 @@ def _train_with_progress(
     interrupted: str = "; nothing is kept",
 ) -> None:
     """Fit an estimator and show its progress; ``interrupted`` is the message after Ctrl-C."""
-    from combutab.training import ProgressBar
+    from combutab.training import NetworksBar, ProgressBar
 
     progress: AbstractContextManager[Any] = nullcontext()
     started = time.perf_counter()
     if hasattr(estimator, "callbacks"):
         estimator.set_params(callbacks=[ProgressBar(model, transient=True)])
     elif hasattr(estimator, "set_callbacks"):
-        estimator.set_callbacks(_NetworksBar(model, estimator))
+        estimator.set_callbacks(NetworksBar(model, estimator.n_members, estimator.max_time))
     else:  # scikit-learn before 1.9
         progress = spinner(f"Training {estimator.n_members} networks")
     try:

@@ -394,6 +394,8 @@ def check_outputs(
     ``table`` and ``model`` are outputs of these kinds: a table needs a known ending, and a model
     replaces only another one. Raises UserError with the name of the option.
     """
+    from combutab.core.files import reason_to_keep
+
     if table is not None:
         _check_ending(table)
     paths = {name: path for name, path in inputs.items() if path is not None}
@@ -406,8 +408,8 @@ def check_outputs(
             raise UserError(f"cannot write {path}: {reason}")
         check_folder(path.parent)
         paths[name] = path
-    if model is not None and model.exists() and model.stat().st_size:
-        _check_replaceable(model)
+    if model is not None and (fault := reason_to_keep(model)):
+        raise UserError(f"{model} exists and is {fault}; choose another file, or remove it")
 
 
 def _reason_against(path: Path, paths: Mapping[str, Path], make_folders: bool) -> str:
@@ -453,19 +455,6 @@ def _check_ending(path: Path) -> None:
             import pyarrow  # noqa: F401
         except ImportError as error:
             raise UserError("writing Parquet needs pyarrow: pip install pyarrow") from error
-
-
-def _check_replaceable(path: Path) -> None:
-    """Raise UserError if saving a model would replace a table or a checkpoint."""
-    from combutab.core.files import read_model
-
-    try:
-        header, _ = read_model(path, arrays=False)
-        fault = "a checkpoint of a training" if "checkpoint" in header else ""
-    except (OSError, ValueError, KeyError):
-        fault = "not a model file"
-    if fault:
-        raise UserError(f"{path} exists and is {fault}; choose another file, or remove it")
 
 
 # ---- Columns that options name -------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from combutab.cli import _options
 from combutab.cli._console import UserError, echo, refusals
-from combutab.core.text import counted
+from combutab.core.text import counted, describe_guarantee
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -143,21 +142,6 @@ def read_categories(texts: Sequence[str] | None, table: pd.DataFrame) -> dict[An
     return categories
 
 
-def describe_promise(epsilon: float, delta: float, unit: str) -> str:
-    """Describe the guarantee of (epsilon, delta) in words.
-
-    >>> describe_promise(1.0, 1e-6, "row")[:75]
-    'The rows are (1, 1e-06)-differentially private: an attacker who knows all o'
-    """
-    certainty = 100 / (1 + math.exp(-epsilon))
-    return (
-        f"The rows are ({epsilon:g}, {delta:g})-differentially private: an attacker who knows all "
-        f"other rows can increase the certainty of a guess about one {unit} from 50 % to at most "
-        f"{certainty:.0f} %, except with a probability of {delta:g}. Budgets add up: each release "
-        "of the same table adds its own."
-    )
-
-
 def synthesize(
     table: pd.DataFrame, forms: FileFormat, discrete: list[Any], options: PrivateOptions
 ) -> None:
@@ -188,4 +172,4 @@ def synthesize(
     n_rows = model.n_rows_ if options.rows is None else options.rows
     _generators.write_sample(model, forms, options, n_rows, options.out)
     options.echo_done(f"Wrote {counted(n_rows, 'row')} to {options.out}")
-    echo(describe_promise(model.epsilon_, model.delta_, "row" if person is None else "person"))
+    echo(describe_guarantee(model.epsilon_, model.delta_, "row" if person is None else "person"))

@@ -463,6 +463,17 @@ def write_model(
         write_tensors(temporary, _KEY, packed, tensors)
 
 
+def reason_to_keep(path: Path) -> str:
+    """Describe a file that no model may replace, such as a table; "" if a model may replace it."""
+    if not path.exists() or not path.stat().st_size:
+        return ""
+    try:
+        header, _ = read_model(path, arrays=False)
+        return "a checkpoint of a training" if "checkpoint" in header else ""
+    except (OSError, ValueError, KeyError):
+        return "not a model file"
+
+
 def read_model(
     path: str | os.PathLike[str], *, arrays: bool = True
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -15,6 +15,7 @@ from sklearn.model_selection import (
     PredefinedSplit,
     StratifiedGroupKFold,
     StratifiedKFold,
+    TimeSeriesSplit,
     check_cv,
     train_test_split,
 )
@@ -273,6 +274,48 @@ def validation_parts(
 
 
 _MIN_BLOCKS = 10
+
+
+class PeriodSplit(TimeSeriesSplit):
+    """Test folds of consecutive periods; rows of the same time are not in training and test folds.
+
+    Parameters
+    ----------
+    n_splits : int
+    times : ndarray of shape (n_rows,), in ascending order
+    name : str
+        What describes the folds in results.
+    """
+
+    def __init__(self, n_splits: int, times: np.ndarray, name: str) -> None:
+        super().__init__(n_splits)
+        self.times, self.name = times, name
+
+    def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[Split]:
+        """Yield the positions of the training rows and of the test rows of each fold."""
+        for train, test in super().split(X):
+            yield train[self.times[train] < self.times[test[0]]], test
+
+
+def latest_rows(times: pd.Series, fraction: float) -> tuple[np.ndarray, np.ndarray]:
+    """Find the latest rows by a column of times, and their blocks of neighbouring times.
+
+    Rows of the same time are all among the latest rows, or all outside.
+
+    Returns
+    -------
+    latest : ndarray of shape (n_rows,), bool
+        About this ``fraction`` of the rows.
+    blocks : ndarray of shape (n_rows,), int
+        See `neighbour_blocks`; 0 for the other rows.
+    """
+    ranks = times.rank(method="min").to_numpy()
+    first_rank = np.sort(ranks)[-max(1, round(fraction * len(ranks)))]
+    latest = ranks >= first_rank if first_rank > 1 else ranks > first_rank
+    blocks = np.zeros(len(ranks), dtype=np.int64)
+    order = np.argsort(times[latest].to_numpy(), kind="stable")
+    blocks[np.flatnonzero(latest)[order]] = neighbour_blocks(len(order))
+    return latest, blocks
 
 
 def neighbour_blocks(n_rows: int) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -246,6 +247,21 @@ def describe_generator(
         guarantee = f"guaranteed, epsilon={fitted['epsilon_']:g}, delta={fitted['delta_']:g}"
     facts = {"Generator": f"{kind} of combutab {version}", "Differential privacy": guarantee}
     return facts | {str(name): str(value) for name, value in params.items()}
+
+
+def describe_guarantee(epsilon: float, delta: float, unit: str) -> str:
+    """Describe the guarantee of (epsilon, delta) in words.
+
+    >>> describe_guarantee(1.0, 1e-6, "row")[:75]
+    'The rows are (1, 1e-06)-differentially private: an attacker who knows all o'
+    """
+    certainty = 100 / (1 + math.exp(-epsilon))
+    return (
+        f"The rows are ({epsilon:g}, {delta:g})-differentially private: an attacker who knows all "
+        f"other rows can increase the certainty of a guess about one {unit} from 50 % to at most "
+        f"{certainty:.0f} %, except with a probability of {delta:g}. Budgets add up: each release "
+        "of the same table adds its own."
+    )
 
 
 def list_names(names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""The feature columns of new rows, read as when a model was fitted.
+"""The features and targets of new rows, read as when a model was fitted.
 
 A model file holds the names and kinds of its feature columns and, if `combutab fit` wrote it, the
 format of its table.
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from combutab.core.dates import read_dates, write_dates
@@ -20,7 +21,7 @@ from combutab.core.text import join_names, no_column
 from combutab.core.textfile import Reading, TableError
 from combutab.datasets.formats import FileFormat, read_with_format
 from combutab.datasets.tables import TableFile
-from combutab.preprocessing import ColumnKind, column_kind
+from combutab.preprocessing import ColumnKind, column_kind, read_numbers
 
 _MAX_MISSING = 20  # number of missing columns that an error names
 
@@ -128,6 +129,38 @@ class FeatureColumns:
                 f"{path}: column {name!r} holds values that are not dates in the format that the "
                 f"model was fitted on, such as {example}"
             ) from error
+
+
+def read_targets(
+    table: pd.DataFrame, target: Any, file: TableFile, classes: np.ndarray | None = None
+) -> np.ndarray:
+    """Read the targets that are not missing, as numbers or as classes of a model.
+
+    Raises TableError if no row has a target, or one is not a number or not one of the ``classes``.
+    """
+    column, where = table[target], f"{file.path}: the target {str(target)!r}"
+    has_target = column.notna()
+    if not has_target.any():
+        raise TableError(f"{where} is empty in all rows")
+    if classes is None:
+        try:
+            return read_numbers(column[has_target]).to_numpy()
+        except ValueError as error:
+            raise TableError(f"{where}: {error}") from error
+    labels = classes.tolist()
+    if all(isinstance(label, str) for label in labels) and column.dtype != object:
+        if file.is_text:  # numbers in this file, but text in the model's table
+            column = file.cells([list(table.columns).index(target)]).iloc[:, 0]
+        column = column.astype(str)
+    values = column[has_target].to_numpy(dtype=object)
+    for value in pd.unique(values):
+        if value not in labels:
+            names = f"{', '.join(map(repr, labels[:8]))}{', ...' if len(labels) > 8 else ''}"
+            raise TableError(
+                f"{where} has the value {value!r}, which is not a class of the model; its classes "
+                f"are {names}"
+            )
+    return values if classes.dtype == object else values.astype(classes.dtype)
 
 
 def read_features(path: Path, reading: Reading, model: Path) -> tuple[pd.DataFrame, list[str]]:

@@ -27,7 +27,7 @@ from combutab.core.dates import (
 from combutab.core.files import Field, check_fields, choice, nullable, optional
 from combutab.core.progress import interrupts_first
 from combutab.core.text import list_names
-from combutab.core.textfile import EXCEL, Reading, TableError, usual_separator
+from combutab.core.textfile import EXCEL, SEPARATORS, Reading, TableError, usual_separator
 from combutab.datasets.tables import TableFile
 from combutab.preprocessing import ColumnKind, column_kind
 from combutab.preprocessing.amounts import Amounts, amounts_in, as_numbers, choose_marks
@@ -37,6 +37,9 @@ HEADER_KEY = "forms"  # of the format in the header of a model file
 ZERO_FIRST = r"^\s*[+-]?0\d"  # a leading zero, which a number would lose
 # Text that may be a formula, and is not a number
 _FORMULA = re.compile(r"[=@＝＠\t\r\n]|[-+－＋](?![\d.,\s]*$)")
+
+# Text that certainly is a formula
+_CALL = re.compile(r"[=@＝＠\t\r]|[-+－＋].*[(|!]")
 
 
 @dataclass
@@ -482,6 +485,39 @@ def _set_parquet_dtypes(table: pd.DataFrame, path: Path) -> tuple[pd.DataFrame, 
 
 
 # ---- writing -----------------------------------------------------------------------------------
+
+
+def write_with_format(table: pd.DataFrame, forms: FileFormat, file: Any, suffix: str) -> None:
+    """Write a table to a path or stream, as a file with the ending ``suffix``.
+
+    The same table gives the same bytes.
+    """
+    if suffix == ".parquet":
+        # the RangeIndex is kept: without an index, column names would become text
+        as_parquet(table, forms).to_parquet(file)
+        return
+    gzip_options: Any = {"method": "gzip", "mtime": 0}
+    as_written(table, forms).to_csv(
+        file,
+        sep=(suffix.startswith(".csv") and forms.sep) or SEPARATORS[suffix],
+        decimal=forms.decimal,
+        index=False,
+        compression=gzip_options if suffix.endswith(".gz") else None,
+    )
+
+
+def formula_columns(table: pd.DataFrame) -> list[str]:
+    """List the columns whose names or text a spreadsheet would run as formulas.
+
+    >>> formula_columns(pd.DataFrame({"a": ["=1+1", "b"], "c": ["-5", "-x"]}))
+    ['a']
+    """
+    formulas = []
+    for name, column in table.items():
+        texts = column.dropna() if not types.is_numeric_dtype(column.dtype) else ()
+        if any(isinstance(text, str) and _CALL.match(text) for text in (name, *texts)):
+            formulas.append(str(name))
+    return formulas
 
 
 def as_written(table: pd.DataFrame, forms: FileFormat) -> pd.DataFrame:

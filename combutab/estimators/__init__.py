@@ -5,6 +5,7 @@ from combutab.estimators._classifier import MLPClassifier
 from combutab.estimators._export import TableModule
 from combutab.estimators._pack import PackClassifier, PackRegressor
 from combutab.estimators._parameters import paper_recipe, validate_parameters
+from combutab.estimators._refit import clone_for_all_rows
 from combutab.estimators._regressor import MLPRegressor
 from combutab.estimators._tabm import TabMClassifier, TabMRegressor
 from combutab.estimators._targets import refuse_text
@@ -21,6 +22,7 @@ __all__ = [
     "TabMClassifier",
     "TabMRegressor",
     "TableModule",
+    "clone_for_all_rows",
     "fit_stacked",
     "paper_recipe",
     "refuse_text",

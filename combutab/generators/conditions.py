@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import date, time
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from numbers import Real
 from typing import Any
@@ -20,9 +22,11 @@ from combutab.preprocessing import (
     NumberColumn,
     put_cells,
 )
+from combutab.preprocessing.amounts import Form as AmountForm
 
 # ---- Conditions on sampled rows as codes and ranges, and the rows that meet them -----------------
 
+_ISO = "%Y-%m-%d"
 NEAREST = 100  # one row in this many may get a number that it is near to
 
 
@@ -541,6 +545,62 @@ def on_clocks(moment: pd.Timestamp, zone: Any) -> pd.Timestamp:
             f"give it with its offset, such as {moment}+00:00"
         )
     return shown_moment
+
+
+def read_moments(text: str, form: str | None, zone: Any) -> tuple[pd.Timestamp, pd.Timestamp]:
+    """Read a date as text in its ``form``, or in ISO 8601; a day is its first and last moment.
+
+    Raises ValueError if it is not a date.
+
+    >>> first, last = read_moments("31.12.2024", "%d.%m.%Y", None)
+    >>> str(first), str(last)
+    ('2024-12-31 00:00:00', '2024-12-31 23:59:59.999999999')
+    """
+    text = text.strip()
+    moment = None
+    for pattern in (form, form and form.split("%H")[0].rstrip(" T")):
+        if pattern and moment is None:
+            try:
+                moment = datetime.strptime(text, pattern)
+            except ValueError:
+                continue
+    try:
+        low = pd.Timestamp(moment or datetime.fromisoformat(text))
+    except ValueError:
+        examples = dict.fromkeys(
+            pd.Timestamp(2025, 1, 31).strftime(f) for f in (_ISO, form or _ISO)
+        )
+        raise ValueError(f"{text!r} is not a date; write it as {' or '.join(examples)}") from None
+    is_day = not re.search(r"[T:\s]", text)
+    high = low + timedelta(days=1) if is_day else low
+    if low.tz is None and zone is not None:
+        low, high = on_clocks(low, zone), on_clocks(high, zone)
+    elif low.tz is not None and zone is None:
+        low = high = low.tz_convert("UTC").tz_localize(None)
+    if is_day:  # nanoseconds exist only for these years
+        has_nanoseconds = 1700 < high.year < 2200
+        high -= pd.Timedelta(1, "ns") if has_nanoseconds else timedelta(microseconds=1)
+    return low, high
+
+
+def read_number(text: str, form: AmountForm | None = None) -> tuple[Any, Any]:
+    """Read a number in the format of the column's file, or as Python writes it; it comes twice."""
+    if form is not None and (numbers := form.read([text])) is not None:
+        return numbers[text], numbers[text]
+    for kind in (int, float):
+        with suppress(ValueError, OverflowError):
+            if math.isfinite(number := kind(text)):
+                return number, number
+    raise ValueError(f"{text!r} is not a number")
+
+
+def read_duration(text: str) -> tuple[pd.Timedelta, pd.Timedelta]:
+    """Read a duration, which comes twice, as the first and the last value of the text."""
+    try:
+        duration = pd.Timedelta(text.strip())
+    except ValueError:
+        raise ValueError(f"{text!r} is not a duration; write it as '2 days 03:00:00'") from None
+    return duration, duration
 
 
 def python_scalar(value: Any) -> Any:

@@ -6,7 +6,7 @@ from combutab.model_selection._comparison import (
     compare_models,
     run_comparison,
 )
-from combutab.model_selection._journal import checkpoint_differences
+from combutab.model_selection._journal import checkpoint_differences, count_checkpoint_fits
 from combutab.model_selection._models import DEFAULT_MODELS
 from combutab.model_selection._plan import (
     BASELINES,
@@ -32,6 +32,7 @@ __all__ = [
     "checkpoint_differences",
     "compare_activations",
     "compare_models",
+    "count_checkpoint_fits",
     "plan_comparison",
     "run_comparison",
     "score_classifier",

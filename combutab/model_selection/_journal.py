@@ -101,6 +101,18 @@ def checkpoint_differences(path: str | os.PathLike[str], plan: ComparisonPlan) -
     return None if lines is None else _differing(Path(path), lines, describe_plan(plan))
 
 
+def count_checkpoint_fits(path: str | os.PathLike[str]) -> int:
+    """Count the networks, or fits of models, whose scores a ``checkpoint`` contains.
+
+    Parameters
+    ----------
+    path : str or path
+        A checkpoint of `compare_activations` or `compare_models`; 0 if there is no such file.
+    """
+    fits = (b'{"activation"', b'{"model"')
+    return sum(line.startswith(fits) for line in _whole_lines(Path(path)) or ())
+
+
 def describe_plan(plan: ComparisonPlan) -> dict[str, Any]:
     """All that decides the scores, as JSON holds it."""
     versions = {"combutab": __version__, "torch": torch.__version__, "numpy": np.__version__}

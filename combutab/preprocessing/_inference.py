@@ -89,6 +89,9 @@ OddKind = Literal[
 ]
 
 
+_QUOTED = re.compile(r"(?<!\w)(?:'([^']+)'|\"([^\"]+)\")")
+
+
 @dataclass(frozen=True)
 class OddColumn:
     """A column that may have been read wrongly. ``str()`` describes it in one line.
@@ -116,6 +119,26 @@ class OddColumn:
     def __str__(self) -> str:
         example = f" ({self.example})" if self.example else ""
         return f"{self.column!r} is treated as {self.taken}, {self.why}{example}"
+
+    def marks(self, column: pd.Series) -> list[str]:
+        """Find the thousands separators, or the marks of missing values, of a column of text.
+
+        >>> column = pd.Series(["1,000", "2,500", "1,250,000"], name="price")
+        >>> [odd.marks(column) for odd in odd_columns(column.to_frame())]
+        [[',']]
+        """
+        texts = column.dropna().astype(str).str.strip()
+        if self.kind == "thousands":
+            values = Amounts.split(texts.drop_duplicates())
+            decimals = {",": ".", ".": ","}
+            pairs = {m: values and values.choose(decimals.get(m, ""), m) for m in ",. '"}
+            return [mark for mark, pair in pairs.items() if pair and pair[1]]
+        if self.kind not in ("missing mark", "few texts"):
+            return []
+        marks = [first or second for first, second in _QUOTED.findall(self.example)]
+        if self.kind == "few texts" and (len(marks) != 1 or (texts == marks[0]).sum() < 2):
+            return []  # typing errors, not marks for missing values
+        return marks
 
 
 def odd_columns(table: pd.DataFrame) -> list[OddColumn]:

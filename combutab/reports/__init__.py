@@ -4,6 +4,7 @@ from combutab.core.requirements import RequirementError
 from combutab.reports._findings import Finding
 from combutab.reports._model import ModelReport, report_model
 from combutab.reports._synthetic import SyntheticEvaluation, evaluate_synthetic
+from combutab.reports._terminal import comparison_table
 from combutab.reports._write import render_report, write_report
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "ModelReport",
     "RequirementError",
     "SyntheticEvaluation",
+    "comparison_table",
     "evaluate_synthetic",
     "render_report",
     "report_model",

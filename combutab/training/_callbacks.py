@@ -12,7 +12,7 @@ import numpy as np
 
 from combutab.core.progress import bar_width, left_column, make_bar
 from combutab.core.tasks import CallbackTask
-from combutab.core.text import in_words
+from combutab.core.text import in_words, parse_seconds
 from combutab.nn import TableNetwork
 from combutab.training._steps import MemberResult, Rows
 
@@ -180,6 +180,51 @@ class ProgressBar(Callback):
     def on_train_end(self) -> None:
         self._bar.stop()
         del self._bar, self._task  # a bar holds locks, which no pickle or deepcopy takes
+
+
+class NetworksBar:
+    """A progress bar of the networks of a pack, for ``set_callbacks`` of scikit-learn 1.9.
+
+    It is shown only on a terminal or below a notebook's cell, and removed at the end.
+
+    Parameters
+    ----------
+    description : str
+        Text in front of the bar.
+    n_networks : int
+        Number of networks that the pack trains.
+    max_time : float, str or None, default=None
+        Time limit of the training, as in the pack.
+    """
+
+    def __init__(
+        self, description: str, n_networks: int, max_time: float | str | None = None
+    ) -> None:
+        self.description, self.n_networks, self.max_time = description, n_networks, max_time
+
+    def setup(self, estimator: Any, context: Any) -> None:
+        """Show the bar."""
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+
+        text = TextColumn("{task.description}", markup=False)
+        columns = text, BarColumn(), MofNCompleteColumn(), TextColumn("networks"), left_column()
+        self._bar = make_bar(*columns, transient=True)
+        end = time.monotonic() + parse_seconds(self.max_time)
+        self._task = self._bar.add_task(self.description, total=self.n_networks, end=end)
+        self._bar.start()
+
+    def on_fit_task_begin(self, estimator: Any, context: Any) -> None:
+        """Do nothing: the bar counts networks when their training ends."""
+
+    def on_fit_task_end(self, estimator: Any, context: Any) -> None:
+        """Count a network."""
+        if context.task_name == "member":
+            self._bar.advance(self._task)
+
+    def teardown(self, estimator: Any, context: Any) -> None:
+        """Remove the bar."""
+        self._bar.stop()
+        del self._bar, self._task
 
 
 # ---- Tasks of scikit-learn's callbacks: each epoch is a part of the fit --------------------------

@@ -8,7 +8,7 @@ import pytest
 
 import combutab
 from combutab.cli import main
-from combutab.cli._private import describe_promise
+from combutab.core.text import describe_guarantee
 
 RNG = np.random.default_rng(0)
 N = 1500
@@ -91,5 +91,5 @@ def test_options_of_the_promise_need_epsilon(capsys):
 
 
 def test_the_words_have_the_bound_of_an_attacker():
-    assert "to at most 73 %," in describe_promise(1.0, 1e-6, "row")
-    assert "to at most 57 %," in describe_promise(0.3, 1e-6, "row")
+    assert "to at most 73 %," in describe_guarantee(1.0, 1e-6, "row")
+    assert "to at most 57 %," in describe_guarantee(0.3, 1e-6, "row")

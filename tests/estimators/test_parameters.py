@@ -255,3 +255,12 @@ def test_changes_to_the_recipe():
     assert paper_recipe("classification") == PAPER["classification"]
     with pytest.raises(ValueError, match="'classification', 'regression', got 'ranking'"):
         paper_recipe("ranking")
+
+
+@pytest.mark.parametrize("ending", ["pkl", "joblib"])
+def test_files_that_pickle_cannot_read_warn(tmp_path, ending):
+    path = tmp_path / f"model.{ending}"
+    with pytest.warns(UserWarning, match=r"combutab\.load") as caught:
+        MLPRegressor(**QUICK).fit(X, Y).save(path)
+    assert caught[0].filename == __file__
+    assert path.exists()
