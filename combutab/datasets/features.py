@@ -174,6 +174,8 @@ def read_features(path: Path, reading: Reading, model: Path) -> tuple[pd.DataFra
         features, like = FeatureColumns.from_header(header), FileFormat.from_header(header)
     except (OSError, ValueError) as error:
         raise TableError(f"like={str(model)!r}: {error}") from error
+    except (KeyError, TypeError, AttributeError) as error:
+        raise TableError(f"like={str(model)!r} is damaged: {error!r}") from error
     table, forms, notes = read_with_format(path, reading, like)
     notes = [note for note in notes if not note.startswith("read ")]  # a format that is known
     return features.select(table, TableFile(path, forms.reading_of(path))), notes

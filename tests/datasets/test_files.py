@@ -11,8 +11,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from combutab import load
+from combutab import TVAE, load
 from combutab.cli import main
+from combutab.core.files import read_model, write_model
 from combutab.datasets import TableError, read_cells, read_table, split_target
 
 
@@ -391,3 +392,17 @@ def test_all_missing_columns_are_named_at_once(model_file, tmp_path):
         read_table(path, like=model_file, sep=";")
     with pytest.raises(TableError, match=r"like=.*new\.csv"):
         read_table(path, like=path)
+
+
+def test_model_files_without_features_or_damaged_are_refused(model_file, tmp_path):
+    path = tmp_path / "new.csv"
+    path.write_text("a\n1\n2\n")
+    generator = TVAE(epochs=1, random_state=0).fit(pd.DataFrame({"a": np.arange(20.0)}))
+    generator.save(tmp_path / "generator")
+    with pytest.raises(TableError, match="a TVAE has no feature columns"):
+        read_table(path, like=tmp_path / "generator")
+    header, arrays = read_model(model_file)
+    del header["encoder"]["kinds"]
+    write_model(tmp_path / "damaged", header, arrays)
+    with pytest.raises(TableError, match="damaged"):
+        read_table(path, like=tmp_path / "damaged")
