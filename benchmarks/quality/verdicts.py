@@ -8,7 +8,8 @@ n training rows and n / 4 held-out rows, and is compared with n synthetic rows o
   of a small TabFlow that is trained on the training rows for about 160 steps;
 - unsafe: a bootstrap sample of the training rows; new rows of which 5 % are replaced by training
   rows; training rows with noise (1 % of the standard deviation of each number), with one changed
-  category (flipped labels), or with new identifiers of 64 bits.
+  category (flipped labels), or with new identifiers of 64 bits; training rows whose numbers are
+  moved towards those of the nearest training row by a random share (SMOTE).
 
 An alarm is the level "poor" or "fair". The target values: alarms for at most 5 % of the safe
 tables, and for at least 95 % of the unsafe ones. Brackets hold 95 % Clopper-Pearson intervals.
@@ -27,6 +28,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 from scipy.stats import binomtest
+from sklearn.neighbors import NearestNeighbors
 
 from benchmarks.common import Arguments, Experiment, Job, Page, Row, Study
 from combutab import TabFlow
@@ -34,7 +36,7 @@ from combutab.reports import evaluate_synthetic
 
 SAFE = ("new rows", "independent columns", "TabFlow")
 COPIES = "5 % copies"
-UNSAFE = (COPIES, "bootstrap", "noise", "flipped labels", "new identifiers")
+UNSAFE = (COPIES, "bootstrap", "noise", "flipped labels", "new identifiers", "SMOTE")
 SIZES = (100, 300, 1000, 3000, 10_000)
 MOST_ALARMS, LEAST_CAUGHT = 0.05, 0.95
 SETTINGS = ("kind", "size", "seed")
@@ -90,6 +92,11 @@ def make_tables(kind: str, size: int, seed: int) -> tuple[pd.DataFrame, ...]:
     elif kind == "noise":
         noise = rng.normal(size=(size, len(numbers))) * 0.01 * train[numbers].std().to_numpy()
         new = train.assign(**(train[numbers] + noise))
+    elif kind == "SMOTE":
+        scaled = train[numbers] / train[numbers].std()
+        nearest = NearestNeighbors(n_neighbors=1).fit(scaled).kneighbors()[1][:, 0]
+        steps = rng.random((size, 1)) * (train[numbers].to_numpy()[nearest] - train[numbers])
+        new = train.assign(**(train[numbers] + steps))
     elif kind == "flipped labels":
         new = train.assign(label=train["label"].map({"yes": "no", "no": "yes"}))
     elif kind == "new identifiers":

@@ -221,7 +221,7 @@ def _interval(
     return float(min(low, value)), float(max(high, value))
 
 
-def _summarise(units: _Units, rng: np.random.Generator) -> Iterator[dict[str, Any]]:
+def _summarise_attacks(units: _Units, rng: np.random.Generator) -> Iterator[dict[str, Any]]:
     """A row for each measure and attack, and for the worst attack."""
     is_member = units.is_member[None].astype(np.int32)
     values = _by_attack(units, iter([(is_member, 1 - is_member)]))[:, :, 0]
@@ -377,7 +377,7 @@ def membership_inference(
     table = []
     for group, chosen in (("all", units), ("isolated", units.take(isolated))):
         if min(chosen.n_members, chosen.n_non_members):
-            table += [{"rows": group, **row} for row in _summarise(chosen, rng)]
+            table += [{"rows": group, **row} for row in _summarise_attacks(chosen, rng)]
     for row in table:
         row["note"] = "; ".join(filter(None, [row["note"], rows.note]))
     return pd.DataFrame(table, columns=_COLUMNS)
