@@ -25,8 +25,8 @@ than 5 %, and boosted trees have one setting (they had two). On the first split,
 the same busy machine, a pack then takes .675 [.62, .74] times as long at 500 rows (37 tables), with
 .998 [.991, 1.005] times the error and 1.001 [.998, 1.004] times the log loss. At 3,000 rows (39
 tables, computed from the losses of all epochs) it takes .72 times as long, with .999 [.993, 1.004]
-times the error and 1.003 [1.000, 1.007] times the log loss. The rows of networks are older than the
-same rule with 2 %, which ends 15 % of the epochs and changed the best epoch of 2 of 74 networks.
+times the error and 1.003 [1.000, 1.007] times the log loss. "combutab, two networks" are our former
+defaults, which are not run any more: two networks, which no cycle of the learning rate ended.
 
     python -m benchmarks.quality.predictions [--quick] [--data-home FOLDER] [--splits 3]
         [--rows 500 3000 10000] [--models NAME ...] [--data NAME ...] [--untimed]
