@@ -190,6 +190,19 @@ def test_keys_of_any_kind(key):
     assert drawn["parents"]["key"].dtype == parents["key"].dtype
 
 
+def test_identifiers_of_children_are_unique():
+    parents = pd.DataFrame({"key": range(30), "x": RNG.normal(size=30)})
+    children = pd.DataFrame({"key": np.repeat(range(30), 3), "y": RNG.normal(size=90)})
+    children["number"] = [f"V-{i}" for i in range(90)]
+    children.loc[::3, "key"] = None
+    tables = {"parents": parents, "children": children}
+    with pytest.warns(UserWarning, match="'number' holds identifiers"):
+        model = make_model(epochs=1).fit(tables, [("children", "key", "parents")])
+    drawn = model.sample(10)["children"]
+    assert drawn["number"].is_unique
+    assert not drawn["number"].isin(children["number"]).any()
+
+
 def test_composite_keys():
     parents = pd.DataFrame({"a": np.repeat(range(6), 5), "b": np.tile(range(5), 6)})
     parents["x"] = RNG.normal(size=30)

@@ -37,14 +37,16 @@ def find_identifier_columns(table: pd.DataFrame, min_frequency: float) -> list[s
     ]
 
 
-def fit_rows(template: TabFlow, table: pd.DataFrame, seed: int, names: Sequence[str]) -> TabFlow:
-    """Fit a generator to rows that have no parents; ``names`` are columns of the table itself.
-
-    Only these may hold identifiers.
-    """
-    identifiers = find_identifier_columns(table[list(names)], template.min_frequency)
+def fit_rows(
+    template: TabFlow,
+    table: pd.DataFrame,
+    names: Sequence[str],
+    identifiers: Sequence[str],
+    seed: int,
+) -> TabFlow:
+    """Fit a generator to rows that have no parents; ``names`` are columns of the table itself."""
     generator = TabFlow(**template.get_params(deep=False))
-    generator.set_params(identifiers=identifiers, random_state=seed >> 32)
+    generator.set_params(identifiers=list(identifiers), random_state=seed >> 32)
     return generator.fit(drop_rare(table, names, template.min_frequency))
 
 
@@ -97,12 +99,13 @@ class ChildRows:
         parents: pd.DataFrame,
         order: str | None,
         remembered: Sequence[str],
+        identifiers: Sequence[str],
         seed: int,
     ) -> tuple[ChildRows, pd.DataFrame]:
         """Fit to the rows of a child table; returns the summaries of families, too.
 
-        ``family`` is the position of each row's parent. Only the columns ``remembered`` are in the
-        context of later rows.
+        ``family`` is the position of each row's parent. Only the columns ``remembered`` that
+        hold no identifiers are in the context of later rows.
         """
         min_frequency = template.min_frequency
         order_values = np.zeros(len(table))
@@ -111,16 +114,16 @@ class ChildRows:
         by_family = np.lexsort((order_values, family))
         table, family = table.iloc[by_family].reset_index(drop=True), family[by_family]
         sorted_values = None if order is None else order_values[by_family]
-        columns = FamilyColumns.of_table(table[list(remembered)], order, min_frequency)
+        learned = [name for name in remembered if name not in identifiers]
+        columns = FamilyColumns.of_table(table[learned], order)
         summary = columns.summarize(table, family, len(parents), sorted_values)
-        identifiers = find_identifier_columns(parents, min_frequency)
+        excluded = find_identifier_columns(parents, min_frequency)
         parent_columns = [
-            name for name in parents if name not in identifiers and parents[name].notna().any()
+            name for name in parents if name not in excluded and parents[name].notna().any()
         ][:_MOST_PARENT_COLUMNS]
         families = Families(columns, summary, parents[parent_columns])
         frame, context = training_rows(families, table, sorted_values)
-        identifiers = find_identifier_columns(table[list(remembered)], min_frequency)
-        varying = table.drop(columns=identifiers).nunique(dropna=False)
+        varying = table.drop(columns=list(identifiers)).nunique(dropna=False)
         params = template.get_params(deep=False) | {"random_state": seed >> 32}
         params["identifiers"] = [CELL + name for name in identifiers]
         generator: TabFlow | None = None
@@ -148,6 +151,15 @@ class ChildRows:
         assert self.generator is not None
         encoder: ModeEncoder = self.generator.encoder_
         return encoder.columns_[encoder.schema_.position(CELL + name)]
+
+    def renew_identifiers(self, cells: pd.DataFrame) -> pd.DataFrame:
+        """Make the identifiers of rows that were drawn in parts, so that all of them differ."""
+        renewed = cells.copy(deep=False)
+        for name in cells if self.generator is not None else ():
+            coder = self.coder(name)
+            if coder.is_identifier:
+                renewed[name] = coder.decode(cells[name].isna().to_numpy().astype(np.int64))
+        return renewed
 
     def columns(self) -> FamilyColumns:
         """The columns of families, with the values that the generator has learned."""

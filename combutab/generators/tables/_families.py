@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from combutab.generators._cells import number_kind
-from combutab.preprocessing import NumberColumn, find_identifiers, to_ticks
+from combutab.preprocessing import NumberColumn, to_ticks
 
 CELL = "cell "  # prefix of the columns of the child table itself
 N_RECENT = 3  # different values of a category that a row's context has
@@ -84,17 +84,13 @@ class FamilyColumns:
     order: str | None = None
 
     @classmethod
-    def of_table(
-        cls, table: pd.DataFrame, order: str | None, min_frequency: float
-    ) -> FamilyColumns:
-        """Choose columns of a child table: the first ones that are no identifiers."""
+    def of_table(cls, table: pd.DataFrame, order: str | None = None) -> FamilyColumns:
+        """Choose the first columns of a child table that a context can have."""
         numbers: dict[str, tuple[float, float]] = {}
         categories: dict[str, list[Any]] = {}
         for name, column in table.items():
             is_full = len(numbers) + len(categories) >= _MOST_COLUMNS
             if is_full or name == order or not column.notna().any():
-                continue
-            if find_identifiers(column, min_frequency=min_frequency) is not None:
                 continue
             if number_kind(column.dtype) is not None:
                 x = to_floats(column)

@@ -40,7 +40,7 @@ from combutab.core.files import (
 from combutab.core.rng import Stream, fold_in, seed_from
 from combutab.core.state import pack, unpack
 from combutab.generators._tabflow import TabFlow
-from combutab.generators.tables._children import ChildRows, fit_rows
+from combutab.generators.tables._children import ChildRows, find_identifier_columns, fit_rows
 from combutab.generators.tables._conditional import ConditionalTabFlow
 from combutab.generators.tables._families import CELL, find_order
 from combutab.generators.tables._keys import match_parents
@@ -80,6 +80,13 @@ def _naming(table: str, columns: Sequence[str]) -> Iterator[None]:
 def count_column(key: ForeignKey) -> str:
     """The column of a parent with the number of children by a further key."""
     return f"number of {key.child}.{'+'.join(key.columns)}"
+
+
+def _few_orphans(key: ForeignKey, n: int) -> str:
+    return (
+        f"column {'+'.join(key.columns)!r} is missing in {n} rows, too few to be learned (at "
+        f"least {_FEWEST_ROWS}); they are left out"
+    )
 
 
 def _matched_columns(
@@ -237,15 +244,28 @@ class TabFlowTables(Loadable, BaseEstimator):
                 extras[key.parent] = extras[key.parent].assign(**{count_column(key): counts})
             rows = pd.concat(learned, axis=1)
             with _naming(name, plan.columns):
+                order = order_by.get(name)
+                identifiers = find_identifier_columns(cells[name], template.min_frequency)
+                identifiers = [column for column in identifiers if column != order]
                 if plan.context is None:
                     if rows.shape[1]:
-                        self.generators_[name] = fit_rows(template, rows, seed, plan.cells)
+                        generator = fit_rows(template, rows, plan.cells, identifiers, seed)
+                        self.generators_[name] = generator
                     continue
                 parent, family = plan.context.parent, plan.context.find_parents(frames)
-                rows, family, plan = self._split_orphans(plan, template, rows, family, seed)
-                order = order_by.get(name, find_order(rows[plan.cells], family))
+                orphans = rows[family < 0].reset_index(drop=True)
+                if len(orphans) >= _FEWEST_ROWS and rows.shape[1]:
+                    generator = fit_rows(template, orphans, plan.cells, identifiers, seed + 1)
+                    self.generators_[_ORPHANS + name] = generator
+                    plan = replace(plan, orphans=len(orphans) / len(rows))
+                elif len(orphans):
+                    warnings.warn(_few_orphans(plan.context, len(orphans)), stacklevel=2)
+                rows, family = rows[family >= 0].reset_index(drop=True), family[family >= 0]
+                if order is None:
+                    candidates = [column for column in plan.cells if column not in identifiers]
+                    order = find_order(rows[candidates], family)
                 child_rows, summary = ChildRows.fit(
-                    template, rows, family, cells[parent], order, plan.cells, seed
+                    template, rows, family, cells[parent], order, plan.cells, identifiers, seed
                 )
             if child_rows.generator is not None:
                 self.generators_[name] = child_rows.generator
@@ -265,29 +285,6 @@ class TabFlowTables(Loadable, BaseEstimator):
                 f"to several tables, got {self.generator!r}"
             )
         return generator
-
-    def _split_orphans(
-        self,
-        plan: TablePlan,
-        template: TabFlow,
-        rows: pd.DataFrame,
-        family: np.ndarray,
-        seed: int,
-    ) -> tuple[pd.DataFrame, np.ndarray, TablePlan]:
-        """Split off rows without a parent, which have a separate generator."""
-        assert plan.context is not None
-        orphans = rows[family < 0].reset_index(drop=True)
-        if len(orphans) >= _FEWEST_ROWS and rows.shape[1]:
-            generator = fit_rows(template, orphans, seed + 1, plan.cells)
-            self.generators_[_ORPHANS + plan.context.child] = generator
-            plan = replace(plan, orphans=len(orphans) / len(rows))
-        elif len(orphans):
-            warnings.warn(
-                f"column {'+'.join(plan.context.columns)!r} is missing in {len(orphans)} rows, too "
-                f"few to be learned (at least {_FEWEST_ROWS}); they are left out",
-                stacklevel=2,
-            )
-        return rows[family >= 0].reset_index(drop=True), family[family >= 0], plan
 
     # ---- sample ------------------------------------------------------------------------------
 
@@ -444,7 +441,7 @@ class TabFlowTables(Loadable, BaseEstimator):
             orphans = self._draw_roots(_ORPHANS + name, n_orphans, conditions, key + 1)
             cells = pd.concat([cells, orphans[[*cells]]], ignore_index=True)
             family = np.append(family, np.full(n_orphans, -1))
-        return cells, family
+        return rows.renew_identifiers(cells), family
 
     def _add_keys(
         self,
