@@ -203,6 +203,15 @@ def test_identifiers_of_children_are_unique():
     assert not drawn["number"].isin(children["number"]).any()
 
 
+def test_single_children_and_parents_without_columns():
+    parents = pd.DataFrame({"key": range(30)})
+    children = pd.DataFrame({"key": range(30), "y": RNG.normal(size=30)})
+    model = make_model(epochs=1)
+    model.fit({"parents": parents, "children": children}, [("children", "key", "parents")])
+    assert len(model.sample(10)["children"]) == 10
+    assert len(model.sample(parents=parents)["children"]) == 30
+
+
 def test_composite_keys():
     parents = pd.DataFrame({"a": np.repeat(range(6), 5), "b": np.tile(range(5), 6)})
     parents["x"] = RNG.normal(size=30)

@@ -51,14 +51,16 @@ def fit_rows(
 
 
 def drop_rare(table: pd.DataFrame, needed: Sequence[str], min_frequency: float) -> pd.DataFrame:
-    """Drop columns of categories, other than ``needed``, without a value that enough rows have."""
+    """Drop columns, other than ``needed``, that are missing or have only rare categories."""
     n = rows_needed(min_frequency, len(table))
     dropped = [
         name
         for name, column in table.items()
         if name not in needed
-        and number_kind(column.dtype) is None
-        and column.value_counts().max() < n
+        and (
+            not column.notna().any()
+            or (number_kind(column.dtype) is None and column.value_counts().max() < n)
+        )
     ]
     return table.drop(columns=dropped)
 

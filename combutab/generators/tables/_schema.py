@@ -217,9 +217,9 @@ def _check_key(tables: Tables, key: ForeignKey) -> None:
 
 def sort_tables(tables: Collection[str], keys: Sequence[ForeignKey]) -> list[str]:
     """Sort the tables so that parents come first; raises ValueError if keys form a circle."""
-    graph: dict[str, set[str]] = {name: set() for name in tables}
+    graph: dict[str, list[str]] = {name: [] for name in tables}
     for key in keys:
-        graph[key.child].add(key.parent)
+        graph[key.child].append(key.parent)
     try:
         return list(graphlib.TopologicalSorter(graph).static_order())
     except graphlib.CycleError as error:

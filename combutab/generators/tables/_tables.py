@@ -403,7 +403,8 @@ class TabFlowTables(Loadable, BaseEstimator):
         if name in self.generators_:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # values that are never sampled are kept
-                drawn = self.generators_[name].sample(seed_data=seed_data, random_state=key >> 32)
+                options = {"seed_data": seed_data} if len(seed_data.columns) else {"n": len(rows)}
+                drawn = self.generators_[name].sample(**options, random_state=key >> 32)
             cells = pd.concat([cells, drawn.drop(columns=plan.cells)], axis=1)
         return DrawnTable(cells, rows[[column for column in rows if column not in plan.cells]])
 
@@ -438,7 +439,7 @@ class TabFlowTables(Loadable, BaseEstimator):
         cells, family = rows.draw(summary, parents, key, conditions)
         n_orphans = round(len(cells) * plan.orphans / (1 - plan.orphans))
         if n_orphans:
-            orphans = self._draw_roots(_ORPHANS + name, n_orphans, conditions, key + 1)
+            orphans = self._draw_roots(_ORPHANS + name, n_orphans, conditions, key ^ (1 << 63))
             cells = pd.concat([cells, orphans[[*cells]]], ignore_index=True)
             family = np.append(family, np.full(n_orphans, -1))
         return rows.renew_identifiers(cells), family
