@@ -121,7 +121,9 @@ class ChildRows:
         summary = columns.summarize(table, family, len(parents), sorted_values)
         excluded = find_identifier_columns(parents, min_frequency)
         parent_columns = [
-            name for name in parents if name not in excluded and parents[name].notna().any()
+            name
+            for name in map(str, parents)
+            if name not in excluded and parents[name].notna().any()
         ][:_MOST_PARENT_COLUMNS]
         families = Families(columns, summary, parents[parent_columns])
         frame, context = training_rows(families, table, sorted_values)
@@ -130,7 +132,8 @@ class ChildRows:
         params["identifiers"] = [CELL + name for name in identifiers]
         generator: TabFlow | None = None
         if (varying > 1).any():
-            frame = drop_rare(frame, [name for name in frame if name not in context], min_frequency)
+            targets = [name for name in map(str, frame) if name not in context]
+            frame = drop_rare(frame, targets, min_frequency)
             context = [name for name in context if name in frame]
             generator = ConditionalTabFlow(**params, context_columns=context).fit(frame)
         elif table.shape[1]:
@@ -157,7 +160,7 @@ class ChildRows:
     def renew_identifiers(self, cells: pd.DataFrame) -> pd.DataFrame:
         """Make the identifiers of rows that were drawn in parts, so that all of them differ."""
         renewed = cells.copy(deep=False)
-        for name in cells if self.generator is not None else ():
+        for name in map(str, cells if self.generator is not None else ()):
             coder = self.coder(name)
             if coder.is_identifier:
                 renewed[name] = coder.decode(cells[name].isna().to_numpy().astype(np.int64))
@@ -253,7 +256,7 @@ class ChildRows:
 
 def child_cells(drawn: pd.DataFrame) -> pd.DataFrame:
     """The columns of the child table itself."""
-    drawn = drawn[[name for name in drawn if name.startswith(CELL)]]
+    drawn = drawn[[name for name in map(str, drawn) if name.startswith(CELL)]]
     return drawn.rename(columns=lambda name: name.removeprefix(CELL))
 
 

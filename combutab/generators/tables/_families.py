@@ -328,4 +328,4 @@ def training_rows(
         families.add(rows, {name: x[at] for name, x in numbers.items()}, row_codes, steps)
     frame = pd.concat(parts, ignore_index=True)
     cells = table.iloc[np.concatenate(positions)].reset_index(drop=True)
-    return pd.concat([frame, cells.add_prefix(CELL)], axis=1), list(context)
+    return pd.concat([frame, cells.add_prefix(CELL)], axis=1), [*map(str, context)]

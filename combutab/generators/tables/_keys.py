@@ -46,7 +46,7 @@ class NewKeys:
             moments = pd.to_datetime(present, utc=True)
             unit = "D" if (moments == moments.dt.normalize()).all() else "s"
             seconds = (moments - pd.Timestamp(0, tz="UTC")) // pd.Timedelta(seconds=1)
-            present = (seconds // _SECONDS[unit]).drop_duplicates().rename(column.name)
+            present = (seconds // _SECONDS[unit]).drop_duplicates()
         frame = pd.DataFrame({column.name: present.reset_index(drop=True)})
         try:
             encoder = ModeEncoder(identifiers=[column.name]).fit(frame)
@@ -134,7 +134,7 @@ def _divide(weights: np.ndarray, total: int) -> np.ndarray:
 
 def _points(children: pd.DataFrame, parents: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """Points of rows: numbers as normalized ranks, and one dimension for each frequent category."""
-    columns = [np.zeros(len(children) + len(parents))]
+    columns: list[np.ndarray] = [np.zeros(len(children) + len(parents))]
     for name in parents:
         both = pd.concat([children[name], parents[name]], ignore_index=True)
         if number_kind(parents[name].dtype) is not None:

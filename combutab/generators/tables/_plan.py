@@ -80,15 +80,15 @@ class TablePlan:
         context = next((key for key in foreign_keys if key.parent not in lookup), None)
         excluded = foreign | set(referred)
         return cls(
-            columns=[*table],
-            cells=[column for column in table if column not in excluded],
+            columns=[*map(str, table)],
+            cells=[column for column in map(str, table) if column not in excluded],
             forms=list(find_forms(table, excluded)),
-            dtypes={column: table[column].dtype for column in table if column in foreign},
+            dtypes={column: table[column].dtype for column in map(str, table) if column in foreign},
             new_keys=new_keys,
             context=context,
             matched=[key for key in foreign_keys if key is not context],
             n_rows=len(table),
-            rows={column: table[column] for column in table} if is_lookup else None,
+            rows={str(column): table[column] for column in table} if is_lookup else None,
         )
 
     @property

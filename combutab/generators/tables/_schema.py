@@ -165,7 +165,7 @@ def _find_parent_columns(
         return columns
     if len(columns) == 1 and columns[0] in tables[child]:
         values = key_labels(tables[child], columns).dropna()
-        for name in table:
+        for name in map(str, table):
             if child == parent and name == columns[0]:
                 continue
             labels = key_labels(table, (name,))
@@ -246,7 +246,7 @@ def propose_keys(tables: Tables) -> list[ForeignKey]:
     labels = {
         (name, column): key_labels(table, (column,))
         for name, table in tables.items()
-        for column in table
+        for column in map(str, table)
         if table[column].dtype.kind not in "bcf" or table[column].dropna().mod(1).eq(0).all()
     }
     unique = [

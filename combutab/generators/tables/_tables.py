@@ -252,14 +252,15 @@ class TabFlowTables(Loadable, BaseEstimator):
                         generator = fit_rows(template, rows, plan.cells, identifiers, seed)
                         self.generators_[name] = generator
                     continue
-                parent, family = plan.context.parent, plan.context.find_parents(frames)
+                foreign_key = plan.context
+                parent, family = foreign_key.parent, foreign_key.find_parents(frames)
                 orphans = rows[family < 0].reset_index(drop=True)
                 if len(orphans) >= _FEWEST_ROWS and rows.shape[1]:
                     generator = fit_rows(template, orphans, plan.cells, identifiers, seed + 1)
                     self.generators_[_ORPHANS + name] = generator
                     plan = replace(plan, orphans=len(orphans) / len(rows))
                 elif len(orphans):
-                    warnings.warn(_few_orphans(plan.context, len(orphans)), stacklevel=2)
+                    warnings.warn(_few_orphans(foreign_key, len(orphans)), stacklevel=2)
                 rows, family = rows[family >= 0].reset_index(drop=True), family[family >= 0]
                 if order is None:
                     candidates = [column for column in plan.cells if column not in identifiers]
@@ -427,7 +428,7 @@ class TabFlowTables(Loadable, BaseEstimator):
         plan = self._plans[name]
         assert plan.context is not None
         parents, prefix = drawn[plan.context.parent].cells, f"{name}: "
-        summary = parents[[column for column in parents if column.startswith(prefix)]]
+        summary = parents[[c for c in map(str, parents) if c.startswith(prefix)]]
         summary = summary.rename(columns=lambda column: column.removeprefix(prefix))
         rows = ChildRows(
             self.generators_.get(name),
@@ -485,7 +486,8 @@ class TabFlowTables(Loadable, BaseEstimator):
             If a parameter cannot be saved without code.
         """
         check_is_fitted(self)
-        header, tensors = model_header(type(self)()), {}
+        header = model_header(type(self)())
+        tensors: dict[str, np.ndarray] = {}
         header["template"] = model_header(self._template())
         header["fitted"] = {
             "tables": self.tables_,
