@@ -32,7 +32,14 @@ if TYPE_CHECKING:
         TabMRegressor,
         paper_recipe,
     )
-    from combutab.generators import CTGAN, TVAE, PrivateSynthesizer, TabFlow, TabFlowImputer
+    from combutab.generators import (
+        CTGAN,
+        TVAE,
+        PrivateSynthesizer,
+        TabFlow,
+        TabFlowImputer,
+        TabFlowTables,
+    )
     from combutab.model_selection import StackedGridSearchCV
 
 __all__ = [
@@ -56,6 +63,7 @@ __all__ = [
     "StackedGridSearchCV",
     "TabFlow",
     "TabFlowImputer",
+    "TabFlowTables",
     "TabMClassifier",
     "TabMRegressor",
     "__version__",
@@ -71,7 +79,7 @@ _HOMES = {
     **dict.fromkeys(["PackClassifier", "PackRegressor"], "estimators"),
     **dict.fromkeys(["TabMClassifier", "TabMRegressor"], "estimators"),
     **dict.fromkeys(["CTGAN", "PrivateSynthesizer", "TVAE"], "generators"),
-    **dict.fromkeys(["TabFlow", "TabFlowImputer"], "generators"),
+    **dict.fromkeys(["TabFlow", "TabFlowImputer", "TabFlowTables"], "generators"),
     "StackedGridSearchCV": "model_selection",
 }
 

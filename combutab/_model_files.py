@@ -141,16 +141,27 @@ class Loadable(ABC):
             )
         resolve_device(device)
         with reading(path, cls.__name__):
-            model: Self = make_model(cls, path, header, device)
-            fitted = unpack(header["fitted"])
-            history = unpack(header["history"])
-            check_fields(history, dict.fromkeys(history, _COLUMN), "the history")
-            model._restore(Saved(fitted, pd.DataFrame(history), header, tensors))
-        return model
+            return restore(cls, path, header, tensors, device)
 
 
 L = TypeVar("L", bound=Loadable)
 V = TypeVar("V")
+
+
+def restore(
+    cls: type[L],
+    path: str | os.PathLike[str],
+    header: dict[str, Any],
+    tensors: dict[str, np.ndarray],
+    device: str | torch.device,
+) -> L:
+    """The fitted model of a header and arrays, as from `file_content`."""
+    model: L = make_model(cls, path, header, device)
+    fitted = unpack(header["fitted"])
+    history = unpack(header["history"])
+    check_fields(history, dict.fromkeys(history, _COLUMN), "the history")
+    model._restore(Saved(fitted, pd.DataFrame(history), header, tensors))
+    return model
 
 
 def loadable(cls: type[L]) -> type[L]:

@@ -33,6 +33,7 @@ WRITES = {  # beside a picture of the example's name
     "robustness_to_noise": set(),
     "sdv_synthesizer": {"metadata.json", "synthesizer.pkl", "synthetic.csv"},
     "search_activations": set(),
+    "several_tables": {"patients.csv", "visits.csv"},
     "synthetic_table": {"generator.safetensors", "report.html", "synthetic.csv"},
     "torch_cnn_and_transformer": set(),
     "watch_training": set(),

@@ -10,7 +10,7 @@ import pytest
 NAMES = """
 combutab: ACTIVATIONS CTGAN CombU LAHardSiLU LASiLU LayerAct MLPClassifier MLPRegressor NLReLU
     PELU PLN PLS PackClassifier PackRegressor PrivateSynthesizer ProxyNorm StackedGridSearchCV TVAE
-    TabFlow TabFlowImputer TabMClassifier TabMRegressor __version__ load paper_recipe
+    TabFlow TabFlowImputer TabFlowTables TabMClassifier TabMRegressor __version__ load paper_recipe
 combutab.activations: ACTIVATIONS Blend CombU ComplexCombU Derf DyT LAHardSiLU LASiLU LayerAct
     NLReLU PELU PLN PLS PReLU ProxyNorm Rational Snake Swish make_activation
 combutab.constructions: ConstructedNetwork compose cos_network exp_network
@@ -30,7 +30,8 @@ combutab.evaluation: ActivationStats AlignedTables CORRUPTIONS Corruption
     power_decomposition privacy robustness singling_out summarise summarise_nemenyi
     summarise_pairs t_interval wilcoxon
 combutab.generators: CTGAN Constraint FixedCombinations Formula Inequality Null OneOf
-    PrivateSynthesizer ShortfallError Suggestions Sum TVAE TabFlow TabFlowImputer Unique
+    PrivateSynthesizer ShortfallError Suggestions Sum TVAE TabFlow TabFlowImputer TabFlowTables
+    Unique
     check_conditions find_generators fit_stack patch_ctgan read_constraints suggest_constraints
     write_constraints
 combutab.generators.sdv: CTGANSynthesizer TVAESynthesizer TabFlowSynthesizer

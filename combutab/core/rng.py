@@ -62,6 +62,7 @@ class Stream(IntEnum):
     CORRUPTION = 12  # (name): of a table; which columns
     CORRUPTED_COLUMN = 13  # (name, column)
     MEMBER_SETTINGS = 14  # settings of the members of a pack
+    TABLE = 15  # (table): of several tables, the generator of one
     # of a member's key
     WEIGHTS = 20  # initial ones; of a generator's networks, of the network's key
     ACTIVATION = 21  # (layer): construction of the module; as WEIGHTS
@@ -96,6 +97,8 @@ class Stream(IntEnum):
     ROUNDING = 64  # (span), of a chunk's: how finely numbers are written
     REDRAWN = 65  # (attempt): a sample's key, of rows that broke a constraint
     BALANCED_ROWS = 66  # of a chunk's: which of each row's candidates is kept, and the rows' order
+    TABLE_ROWS = 67  # (table): of a sample of several tables, the rows of one
+    SIBLINGS = 68  # (position, stage): of a table's rows, those at one position of their families
 
 
 def _mix(z: _Integers) -> _Integers:

@@ -22,6 +22,7 @@ from combutab.generators.constraints import (
     write_constraints,
 )
 from combutab.generators.private import PrivateSynthesizer
+from combutab.generators.tables import TabFlowTables
 
 __all__ = [
     "CTGAN",
@@ -38,6 +39,7 @@ __all__ = [
     "Sum",
     "TabFlow",
     "TabFlowImputer",
+    "TabFlowTables",
     "Unique",
     "check_conditions",
     "find_generators",

@@ -58,6 +58,13 @@ _INSIDE = (
 )  # values at the edges of a bin are moved inside, so that their normals are finite
 
 
+class FlowTargets(NamedTuple):
+    """The codes and values that a flow learns; all others are known in every row."""
+
+    codes: Tensor  # (n_spans,) bool
+    values: Tensor  # (n_values,) bool
+
+
 class FlowDraw(NamedTuple):
     """Random numbers of a training step for each row of each member: shapes (M, n, ...)."""
 
@@ -67,21 +74,27 @@ class FlowDraw(NamedTuple):
     noise: Tensor  # (..., n_values)
 
 
-def draw(keys: Sequence[Sequence[int]], n: int, spans: RowSpans) -> FlowDraw:
+def draw(
+    keys: Sequence[Sequence[int]], n: int, spans: RowSpans, targets: FlowTargets | None = None
+) -> FlowDraw:
     """Draw for n rows, by keys of hidden codes, known values, times and noise.
 
     The numbers of hidden codes and of known values are uniform; half of the rows have no known
-    value. If no code would be hidden, all are.
+    value. If no code would be hidden, all are. With ``targets``, this holds for these.
     """
     hidden_keys, known_keys, time_keys, noise_keys = keys
     device, n_values = spans.device, spans.n_values
     u = uniforms(hidden_keys, n, spans.n_spans + 1, device=device)
     masked = u[..., 1:] < u[..., :1]
-    masked |= ~masked.any(-1, keepdim=True)
+    if targets is not None:
+        masked &= targets.codes
+    none_masked = ~masked.any(-1, keepdim=True)
+    masked |= none_masked if targets is None else none_masked & targets.codes
     u = uniforms(known_keys, n, n_values + 1, device=device)
+    is_known = u[..., 1:] < 2 * u[..., :1] - 1
     return FlowDraw(
         masked,
-        u[..., 1:] < 2 * u[..., :1] - 1,
+        is_known if targets is None else is_known | ~targets.values,
         torch.sigmoid(normals(time_keys, n, 1, device=device)).to(spans.dtype),
         normals(noise_keys, n, n_values, device=device).to(spans.dtype),
     )
@@ -109,15 +122,28 @@ class FlowSteps:
         network: StackedCascade,
         spans: RowSpans,
         context: Callable[[], AbstractContextManager[object]] = nullcontext,
+        targets: FlowTargets | None = None,
     ) -> None:
         self.network, self.spans, self.context = network, spans, context
         self.code_spans = spans.without_values()
         self.inputs = CodeInputs(self.code_spans)
+        self.target_spans = None if targets is None else targets.codes.nonzero().squeeze(1)
 
     @cached_property
     def cross_entropy(self) -> BlurredCrossEntropy:
         """The loss of codes, which sampling does not need."""
-        return BlurredCrossEntropy(self.code_spans)
+        spans, indices = self.code_spans, self.target_spans
+        return BlurredCrossEntropy(spans if indices is None else spans.select(indices.tolist()))
+
+    @cached_property
+    def target_columns(self) -> Tensor | None:
+        """The columns of the raw outputs that belong to targets; None for all."""
+        if self.target_spans is None:
+            return None
+        spans = self.code_spans
+        is_target = torch.zeros(spans.n_spans, dtype=torch.bool, device=spans.device)
+        is_target[self.target_spans] = True
+        return is_target.repeat_interleave(spans.span_sizes).nonzero().squeeze(1)
 
     def gradients(
         self,
@@ -149,10 +175,12 @@ class FlowSteps:
         code_losses = value_losses = rows.values.new_zeros(len(rows.codes))
         if "codes" not in skip:
             known_codes = rows.codes.masked_fill(drawn.hidden, -1)
-            raw = self.code_outputs(network, known_codes, code_masks)
-            weight = drawn.hidden.to(self.spans.dtype)
-            weight.div_(weight.sum(-1, keepdim=True))  # each hidden code's share of its row's
-            code_losses = self.cross_entropy(raw, rows.codes, weight).mean(1)
+            raw = self.code_outputs(network, known_codes, code_masks, self.target_columns)
+            weight, codes = drawn.hidden.to(self.spans.dtype), rows.codes
+            if self.target_spans is not None:
+                weight, codes = weight[..., self.target_spans], codes[..., self.target_spans]
+            weight = weight / weight.sum(-1, keepdim=True)  # each hidden code's share of its row's
+            code_losses = self.cross_entropy(raw, codes, weight).mean(1)
         if "values" not in skip and network.values is not None:
             ends = to_normal(rows.values)
             velocity = ends - drawn.noise
@@ -167,17 +195,21 @@ class FlowSteps:
         return code_losses, value_losses
 
     def code_outputs(
-        self, network: StackedCascade, codes: Tensor, masks: Sequence[Tensor] | None = None
+        self,
+        network: StackedCascade,
+        codes: Tensor,
+        masks: Sequence[Tensor] | None = None,
+        columns: Tensor | None = None,
     ) -> Tensor:
-        """Raw outputs of the network of codes; -1 is an unknown code."""
+        """Raw outputs of the network of codes, or some columns of them; -1 is an unknown code."""
         part, first = network.codes, network.codes.linear(0)
         with self.context():
             outputs = first.bias + self.inputs.effects(first.weight).sum(codes)
             hidden = part.hidden(outputs, masks)
             if part.direct is None:
-                return part.outputs(hidden).to(self.spans.dtype)
+                return part.outputs(hidden, columns=columns).to(self.spans.dtype)
             direct = self.inputs.effects(part.direct).sum(codes)
-            return part.outputs(hidden, direct).to(self.spans.dtype)
+            return part.outputs(hidden, direct, columns).to(self.spans.dtype)
 
 
 class ValueLayer:
@@ -367,13 +399,19 @@ class FlowTraining(Training[StackedCascade]):
     rate_factors: ClassVar[Mapping[str, float]] = {"codes": 0.5}  # relative to the rate of values
 
     def __init__(
-        self, model: TabFlow, rows: TableRows, spans: RowSpans, plans: Sequence[GeneratorPlan]
+        self,
+        model: TabFlow,
+        rows: TableRows,
+        spans: RowSpans,
+        plans: Sequence[GeneratorPlan],
+        targets: FlowTargets | None = None,
     ) -> None:
+        self.targets = targets
         members, precision = [plan.member for plan in plans], Precision(model.precision)
         self.network, average = model._build(spans, members), model._build(spans, members)
         networks = {"network": self.network, "average": average}
         super().__init__(rows, spans, plans, networks, average, _ADAMW)
-        self.steps = FlowSteps(self.network, spans, precision.context(spans.device))
+        self.steps = FlowSteps(self.network, spans, precision.context(spans.device), targets)
         rates = [model.dropout] * len(plans)  # of the layers of both networks
         widths = tuple(model.hidden_layer_sizes)
         widths = (*widths, *StackedCascade.value_widths(widths))
@@ -423,7 +461,8 @@ class FlowTraining(Training[StackedCascade]):
         return losses
 
     def _draw_steps(self, steps: range) -> list[Tensor]:  # (steps, M, batch, ...) each
-        drawn = draw([self.keys(p, steps) for p in _PURPOSES], self.batch_size, self.spans)
+        keys = [self.keys(purpose, steps) for purpose in _PURPOSES]
+        drawn = draw(keys, self.batch_size, self.spans, self.targets)
         return [self.by_step(part) for part in drawn]
 
     def measure(
@@ -437,7 +476,8 @@ class FlowTraining(Training[StackedCascade]):
         index = index.repeat(-(-_DRAWS // len(held_out)))
         rows = held_out[index.expand(len(keys), -1)]
         rows = TableRows(rows.values, rows.codes.long())
-        drawn = draw([[fold_in(key, p) for key in keys] for p in _PURPOSES], len(index), self.spans)
+        purpose_keys = [[fold_in(key, purpose) for key in keys] for purpose in _PURPOSES]
+        drawn = draw(purpose_keys, len(index), self.spans, self.targets)
 
         @torch.inference_mode()
         def measured() -> dict[str, np.ndarray]:

@@ -516,6 +516,15 @@ class DirectSampler(Sampler[NetworkT]):
     _checked = (Range, Outside)
 
     def _proposal(self, conditions: Sequence[Condition]) -> Callable[[int, int], Rows] | None:
+        fixed, allowed, points = self.encode_conditions(conditions)
+        if not all(allowed.values()):  # no bin overlaps a range
+            return None
+        return lambda n, key: self.fill(np.tile(fixed, (n, 1)), None, key, allowed, points)
+
+    def encode_conditions(
+        self, conditions: Sequence[Condition]
+    ) -> tuple[np.ndarray, dict[int, Sequence[int]], dict[int, PointChoices]]:
+        """The codes of conditions: one per span or FREE, (n_spans,); several; and numbers."""
         fixed = np.full(self.spans.n_spans, FREE)
         allowed: dict[int, Sequence[int]] = {}
         points: dict[int, PointChoices] = {}
@@ -531,9 +540,7 @@ class DirectSampler(Sampler[NetworkT]):
                 fixed[i] = codes[0]
             else:
                 allowed[i] = codes
-        if not all(allowed.values()):  # no bin overlaps a range
-            return None
-        return lambda n, key: self.fill(np.tile(fixed, (n, 1)), None, key, allowed, points)
+        return fixed, allowed, points
 
     def _encode_points(self, condition: PointConditions) -> tuple[int, PointChoices, list[int]]:
         """The span of requested numbers, their values by code, and the codes that rows may have."""
@@ -576,13 +583,16 @@ class DirectSampler(Sampler[NetworkT]):
         values: np.ndarray,
         key: int,
         allowed: Allowed | None = None,
+        points: Mapping[int, PointChoices] | None = None,
     ) -> Encoded:
         """Draw the free cells of rows: codes (n, n_spans), FREE; values (n, n_values), NaN."""
         parts = []
         for start in range(0, len(codes), self.chunk):
             rows = slice(start, start + self.chunk)
             chunk_key = fold_in(key, Stream.CHUNK, start)
-            drawn, new_codes, _ = self.fill(codes[rows], values[rows], chunk_key, allowed or {}, {})
+            drawn, new_codes, _ = self.fill(
+                codes[rows], values[rows], chunk_key, allowed or {}, points or {}
+            )
             rounded = self.round_values(drawn, new_codes, chunk_key)
             parts.append((np.where(np.isnan(values[rows]), rounded, drawn), new_codes))
         if not parts:

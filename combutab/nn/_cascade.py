@@ -136,9 +136,20 @@ class CodePart(ResidualPart):
         sizes = CodePart.sizes(spans)
         return sizes if math.prod(sizes) <= _MOST_DIRECT else None
 
-    def outputs(self, hidden: Tensor, direct: Tensor | float = 0.0) -> Tensor:
-        """See `ResidualPart`; of all spans. ``direct`` is what known codes add to them."""
-        return self._add_factors(super().outputs(hidden) + direct)
+    def outputs(
+        self, hidden: Tensor, direct: Tensor | float = 0.0, columns: Tensor | None = None
+    ) -> Tensor:
+        """See `ResidualPart`; of all spans, or some columns of them.
+
+        ``direct`` is what known codes add to the outputs.
+        """
+        if columns is None:
+            return self._add_factors(super().outputs(hidden) + direct)
+        if self.direct is not None or not self.n_blocks:
+            return self._add_factors(super().outputs(hidden) + direct)[..., columns]
+        last = self.linear(-1)
+        weight, bias = (self._add_factors(x)[..., columns] for x in (last.weight, last.bias))
+        return torch.baddbmm(bias, hidden, weight)
 
     def _add_factors(self, outputs: Tensor) -> Tensor:
         """Add what ordered spans' two factors make: (..., n_outputs) -> (..., n_logits)."""

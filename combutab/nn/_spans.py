@@ -168,6 +168,19 @@ class RowSpans:
             dtype=self.dtype,
         )
 
+    def select(self, indices: Sequence[int]) -> RowSpans:
+        """Return the layout of some of the spans, in ascending order, without the values."""
+        positions = {span: position for position, span in enumerate(indices)}
+        return RowSpans(
+            0,
+            [self.sizes[i] for i in indices],
+            [positions[i] for i in self.categories if i in positions],
+            missing=[positions[i] for i in self.missing if i in positions],
+            suppressed=[(positions[i], code) for i, code in self.suppressed if i in positions],
+            device=self.device,
+            dtype=self.dtype,
+        )
+
     def _make_groups(self) -> list[Group]:
         runs: list[slice] = []
         for factor in (1.0, 1.25, 1.5, 2.0):  # the least padding that leaves few groups

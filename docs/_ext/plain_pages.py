@@ -40,7 +40,7 @@ TREES = {
         "Security and privacy <project/security>",
     ),
     "guide/index": (
-        *("predict", "tune", "activations", "explain", "synthetic", "privacy", "scale"),
+        *("predict", "tune", "activations", "explain", "synthetic", "tables", "privacy", "scale"),
         *("statistics", "formulas", "recipes", "migrate"),
     ),
 }

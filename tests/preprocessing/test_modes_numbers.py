@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from combutab import CTGAN, TVAE, TabFlow
 from combutab.core.state import pack
 from combutab.preprocessing import ModeEncoder
-from combutab.preprocessing.modes import given_numbers, merge_bins
+from combutab.preprocessing.modes import _numbers, given_numbers, merge_bins
 from combutab.preprocessing.modes._numbers import (
     NARROW,
     RoundingSteps,
@@ -495,3 +495,12 @@ def test_noisy_bins_end_at_the_bounds():
         assert 10 <= starts[0] <= 23
         assert 83 <= starts[-1] <= 98
         assert len(starts) >= 25
+
+
+def test_values_of_bins_are_within_their_intervals():
+    one = np.ones(1)
+    bins = _numbers.Bins(
+        one, 2 * one, one / 2, points=np.array([1.0, 1.5]), shares=np.array([0.7, 0.6])
+    )
+    values = bins.scale(np.array([0.5, 1.0, 1.5, 3.9]), np.zeros(4, dtype=int))
+    assert np.abs(values).max() <= 1

@@ -460,7 +460,8 @@ class Bins(Mixture):
             point = np.minimum(i, len(self.points) - 1)
             step = np.where((i < last) & (self.points[point] == x), self.shares[point], 0.0)
             below = at.below[i] - at.below[first] + at.even_shares[codes] * (position + 1) / 2
-            position = np.where(first < last, 2 * (below + step * steps) - 1, position)
+            on_steps = np.clip(2 * (below + step * steps) - 1, -1.0, 1.0)  # against rounding
+            position = np.where(first < last, on_steps, position)
         return np.where(atom, 0.0, position)
 
     def unscale(self, values: np.ndarray, codes: np.ndarray) -> np.ndarray:
