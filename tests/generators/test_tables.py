@@ -103,6 +103,17 @@ def test_siblings_are_in_the_given_order(sample):
     assert all(siblings.is_monotonic_increasing for _, siblings in dates)
 
 
+def test_order_of_siblings_is_found():
+    parents = pd.DataFrame({"key": range(30)})
+    children = pd.DataFrame({"key": np.tile(range(30), 4), "x": RNG.normal(size=120)})
+    children["year"] = np.repeat([2000, 2001, 2003, 2006], 30) + children["key"] % 5
+    tables = {"parents": parents, "children": children}  # sorted by year, not by parent
+    drawn = make_model(epochs=1).fit(tables, [("children", "key", "parents")]).sample(20)
+    years = drawn["children"].groupby("key")["year"]
+    assert years.size().max() > 1
+    assert all(siblings.is_monotonic_increasing for _, siblings in years)
+
+
 def test_same_seed_gives_same_tables(model, sample):
     again = model.sample(40, random_state=1)
     for name, table in sample.items():

@@ -104,7 +104,7 @@ class ConditionalTabFlow(TabFlow):
         return codes, values
 
 
-_FEWEST_EPOCHS, _ROWS_SEEN = 5, 4_000_000  # of the training, by epochs="auto"
+_FEWEST_EPOCHS, _ROWS_SEEN = 5, 3_000_000  # of the training, by epochs="auto"
 _MAX_TRIES = 100  # for rows within ranges
 
 

@@ -151,15 +151,16 @@ class FamilyColumns:
 def find_order(table: pd.DataFrame, family: np.ndarray) -> str | None:
     """Find a column by which the rows of each family are sorted; None without one.
 
-    ``family`` is the family of each row, in ascending order.
+    ``family`` is the family of each row, in any order.
     """
-    is_sibling = family[1:] == family[:-1]
+    by_family = np.argsort(family, kind="stable")
+    is_sibling = np.diff(family[by_family]) == 0
     if not is_sibling.any():
         return None
     for name, column in table.items():
         if number_kind(column.dtype) is None or column.isna().any():
             continue
-        differences = np.diff(to_floats(column))[is_sibling]
+        differences = np.diff(to_floats(column)[by_family])[is_sibling]
         is_ordered = (differences >= 0).mean() >= _ORDERED_SHARE
         if is_ordered and (differences > 0).mean() >= _INCREASING_SHARE:
             return str(name)
