@@ -104,8 +104,9 @@ def test_siblings_are_in_the_given_order(sample):
 
 
 def test_order_of_siblings_is_found():
+    rng = np.random.default_rng(0)
     parents = pd.DataFrame({"key": range(30)})
-    children = pd.DataFrame({"key": np.tile(range(30), 4), "x": RNG.normal(size=120)})
+    children = pd.DataFrame({"key": np.tile(range(30), 4), "x": rng.normal(size=120)})
     children["year"] = np.repeat([2000, 2001, 2003, 2006], 30) + children["key"] % 5
     tables = {"parents": parents, "children": children}  # sorted by year, not by parent
     drawn = make_model(epochs=1).fit(tables, [("children", "key", "parents")]).sample(20)
