@@ -26,7 +26,9 @@ the same busy machine, a pack then takes .675 [.62, .74] times as long at 500 ro
 .998 [.991, 1.005] times the error and 1.001 [.998, 1.004] times the log loss. At 3,000 rows (39
 tables, computed from the losses of all epochs) it takes .72 times as long, with .999 [.993, 1.004]
 times the error and 1.003 [1.000, 1.007] times the log loss. "combutab, two networks" are our former
-defaults, which are not run any more: two networks, which no cycle of the learning rate ended.
+defaults, which are not run any more: two networks, which no cycle of the learning rate ended. At
+500 and 3,000 rows our defaults were timed with one thread while the other core was busy, so their
+seconds are too high.
 
     python -m benchmarks.quality.predictions [--quick] [--data-home FOLDER] [--splits 3]
         [--rows 500 3000 10000] [--models NAME ...] [--data NAME ...] [--untimed]
