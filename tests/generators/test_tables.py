@@ -294,7 +294,7 @@ def with_first(table, column, value):
     ("tables", "keys", "words"),
     [
         (TABLES, [("visits", "customer_id", "customers")], ["visits"]),
-        (TABLES, [("orders", "client", "customers")], ["orders", "client"]),
+        (TABLES, [("orders", "client", "customers")], ["table 'orders' has no column 'client'"]),
         (TABLES, [("orders", "customer_id")], ["customer_id"]),
         (TABLES, [("items", "quantity", "customers")], ["quantity", "customers"]),
         (
@@ -303,6 +303,11 @@ def with_first(table, column, value):
             ["customers", "C0"],
         ),
         (changed("orders", customer_id="X"), KEYS[:1], ["orders", "customer_id"]),
+        (
+            changed("products", product=TABLES["products"]["product"].astype(str)),
+            [("orders", "product", "products")],
+            ["'product' of table 'orders'", "type", "convert"],
+        ),
         (changed("orders", order_id=repeat_first("orders", "order_id")), KEYS, ["order_id"]),
         (TABLES, [("orders", "product", "orders", "order_id")], ["orders", "itself"]),
         (TABLES, [*KEYS, ("orders", "product", "products")], ["orders", "product"]),

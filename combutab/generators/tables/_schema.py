@@ -133,23 +133,26 @@ def _read_key(tables: Tables, key: Any) -> ForeignKey:
         if name not in tables:
             raise ValueError(f"key {key!r}: there is no table {name!r}, but {[*tables]}")
     columns = _as_names(key[1])
+    _refuse_unknown(tables, key, child, columns)
     if len(key) == 4:
         parent_columns = _as_names(key[3])
     else:
         parent_columns = _find_parent_columns(tables, child, columns, parent)
-    for table, names in ((child, columns), (parent, parent_columns)):
-        for name in names:
-            if name not in tables[table]:
-                raise ValueError(
-                    f"key {key!r}: table {table!r} has no column {name!r}, but "
-                    f"{[*tables[table]][:20]}"
-                )
+    _refuse_unknown(tables, key, parent, parent_columns)
     if len(columns) != len(parent_columns):
         raise ValueError(
             f"key {key!r}: {child!r} has {len(columns)} columns of the key, and {parent!r} "
             f"{len(parent_columns)}"
         )
     return ForeignKey(child, columns, parent, parent_columns)
+
+
+def _refuse_unknown(tables: Tables, key: Any, table: str, names: Sequence[str]) -> None:
+    for name in names:
+        if name not in tables[table]:
+            raise ValueError(
+                f"key {key!r}: table {table!r} has no column {name!r}, but {[*tables[table]][:20]}"
+            )
 
 
 def _as_names(names: Any) -> tuple[str, ...]:
@@ -163,7 +166,7 @@ def _find_parent_columns(
     table = tables[parent]
     if child != parent and all(name in table for name in columns):
         return columns
-    if len(columns) == 1 and columns[0] in tables[child]:
+    if len(columns) == 1:
         values = key_labels(tables[child], columns).dropna()
         for name in map(str, table):
             if child == parent and name == columns[0]:
@@ -202,11 +205,13 @@ def _check_key(tables: Tables, key: ForeignKey) -> None:
     present = children.dropna()
     orphans = present[~present.isin(parents)]
     if len(orphans):
+        remedy = "remove these rows, or set their keys to missing"
+        if orphans.astype(str).isin(parents.astype(str)).all():
+            remedy = "they differ by type alone, such as 1 and '1': convert one of the columns"
         raise ValueError(
             f"key {key}: column {'+'.join(key.columns)!r} of table {key.child!r} has "
             f"{orphans.iloc[0]!r} in row {orphans.index[0]}, which table {key.parent!r} lacks "
-            f"({len(orphans)} of {len(children)} rows have no parent); remove these rows, or set "
-            "their keys to missing"
+            f"({len(orphans)} of {len(children)} rows have no parent); {remedy}"
         )
     if not len(present):
         raise ValueError(
