@@ -98,6 +98,7 @@ def _classifier_scores(
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     X = np.vstack([synthetic.features(), reference.features()])
+    X[:, np.isnan(X).all(axis=0)] = 0.0  # boosting takes no column without a value
     y = np.repeat([1, 0], [len(synthetic), len(reference)])
     model = HistGradientBoostingClassifier(
         early_stopping=False, class_weight="balanced", random_state=seed % 2**32

@@ -287,7 +287,7 @@ def test_refit_trains_the_saved_model_on_all_rows(series, capsys, options):
         n_epochs = int(re.search(r"for (\d) epoch", told)[1])
         assert (model.max_iter, model.early_stopping) == (n_epochs, False)
         assert model.n_iter_ == n_epochs
-        assert model.n_members == (2 if not options else 1)
+        assert model.n_members == (3 if not options else 1)
     expected = fitted_again(model, X, y).predict(X)
     np.testing.assert_allclose(model.predict(X), expected, rtol=1e-6)
 

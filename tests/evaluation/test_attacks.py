@@ -74,6 +74,13 @@ def test_independent_rows_are_not_singled_out(kind):
     assert (table["advantage"].abs() < 5 * table["se"] + 1e-9).all()
 
 
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_columns_without_values_hide_no_leak(function):
+    tables = {"real_train": TRAIN, "holdout": HOLDOUT, "synthetic": leak("bootstrap", TRAIN)}
+    table = function(**{name: rows.assign(empty=np.nan) for name, rows in tables.items()})
+    assert table.iloc[-1]["pvalue"] <= 0.001
+
+
 # ---- membership inference ----------------------------------------------------------------------
 
 
