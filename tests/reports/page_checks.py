@@ -9,7 +9,7 @@ from pathlib import Path
 SCRIPTS = Path(__file__).with_name("page_checks.js").read_text("utf-8")
 WIDTHS = (1280, 800, 360)
 _PAPER = {"width": 718, "height": 1047}  # A4 within Chromium's margins, in CSS pixels
-_SHEETS = 2
+_SHEETS = 3
 _CONTRAST, _MARKS = 4.5, 3.0  # of text, and of marks, to what is behind: WCAG 2.2, level AA
 
 
@@ -125,7 +125,7 @@ def keyboard(browser, page):
 
 
 def printing(browser, page):
-    """On two sheets of paper all figures and tables are there, in whole, but for what is folded.
+    """On three sheets of paper all figures and tables are there, in whole, but for what is folded.
 
     What a reader has opened is printed as well.
     """
