@@ -6,6 +6,7 @@ import pytest
 
 from combutab import TabFlow, TabFlowTables, load
 from combutab.generators import ShortfallError
+from combutab.training import Callback
 
 N = 60
 KEYS = [
@@ -378,3 +379,22 @@ def test_arguments_of_sample(model):
         model.sample(parents=pd.concat([TABLES["customers"].head(2)] * 2))
     with pytest.raises(ValueError, match="constraints"):
         TabFlowTables(TabFlow(identifiers=["id"])).fit(TABLES, KEYS)
+
+
+class Interrupts(Callback):
+    """Ctrl-C at the end of the first epoch of all."""
+
+    done = False
+
+    def on_epoch_end(self, report):
+        if not self.done:
+            self.done = True
+            raise KeyboardInterrupt
+
+
+def test_an_interrupted_table_is_named():
+    orders = TABLES["orders"].drop(columns="order_id")
+    tables = {"customers": TABLES["customers"], "orders": orders}
+    model = make_model(callbacks=[Interrupts()])
+    with pytest.warns(UserWarning, match="table 'orders': Training interrupted .* 1 epoch"):
+        model.fit(tables, KEYS[:1])

@@ -41,7 +41,7 @@ class ForeignKey:
         """The position of each child's parent, (n_children,); -1 without one."""
         parents = key_labels(tables[self.parent], self.parent_columns)
         children = key_labels(tables[self.child], self.columns)
-        position = pd.Series(range(len(parents)), index=parents)
+        position = pd.Series(range(len(parents)), index=pd.Index(parents, dtype=object))
         return children.map(position).fillna(-1).to_numpy(dtype=np.int64)
 
 

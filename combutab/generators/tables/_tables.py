@@ -63,7 +63,10 @@ class DrawnTable:
 
 @contextmanager
 def _naming(table: str, columns: Sequence[str]) -> Iterator[None]:
-    """Put the name of a table into errors, and into warnings about these columns."""
+    """Put the name of a table into errors, and into warnings.
+
+    Warnings about other columns than these, such as those of summaries, are left out.
+    """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -73,7 +76,7 @@ def _naming(table: str, columns: Sequence[str]) -> Iterator[None]:
             raise
     for warning in caught:
         message = str(warning.message).replace(CELL, "")
-        if any(repr(column) in message for column in columns):  # not about summaries alone
+        if "'" not in message or any(repr(column) in message for column in columns):
             warnings.warn(f"table {table!r}: {message}", warning.category, stacklevel=4)
 
 
