@@ -660,7 +660,7 @@ def train_shared(
     check_same(world, job.rows.tensors() if tables is None else tables())
     watched = broadcast(bool(callbacks)) or file is not None  # callbacks of rank 0 count
     if len(job.members) >= world.count and not watched:
-        return _share_members(job, world, train)
+        return world.share(len(job.members), lambda members: train(_part_of(job, members), ()))
     if job.config.optimizer.solver == "lbfgs":
         raise ValueError(
             f"solver='lbfgs' takes all rows at once, which {world.count} ranks cannot share: use "
@@ -693,17 +693,6 @@ def train_shared_jobs(
     return ranks.each(lambda: train({*range(len(jobs))} - rank_jobs))
 
 
-def _share_members(
-    job: Job, ranks: Ranks, train: Callable[[Job, Sequence[Callback]], list[MemberResult]]
-) -> list[MemberResult]:
-    span = slice(*ranks.span(len(job.members)))
-    states = None if job.start_states is None else job.start_states[span]
-    part = replace(job, members=job.members[span], plans=job.plans[span], start_states=states)
-
-    def results() -> list[MemberResult]:
-        trained = train(part, ())
-        if is_interrupted(trained):
-            raise KeyboardInterrupt
-        return trained
-
-    return [result for of_rank in ranks.each(results) for result in of_rank]
+def _part_of(job: Job, members: slice) -> Job:
+    states = None if job.start_states is None else job.start_states[members]
+    return replace(job, members=job.members[members], plans=job.plans[members], start_states=states)

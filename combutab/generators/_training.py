@@ -17,7 +17,7 @@ from combutab.core.device import Precision
 from combutab.core.files import check_fields, several, text, whole
 from combutab.core.rng import Stream, fold_in
 from combutab.core.threads import training_flops
-from combutab.core.world import Ranks, broadcast, check_same, current
+from combutab.core.world import Ranks, broadcast, check_same, current, refuse_mixed_rows
 from combutab.generators.sampling import NetworkT, Sampler
 from combutab.nn import Member, RowSpans, StackedNetwork
 from combutab.preprocessing import ModeTable, RowLayout
@@ -540,21 +540,13 @@ def share(
     check_same(ranks, [rows.values, rows.codes])
     if not broadcast(by_member) or len(plans) < ranks.count:
         return train_members(plans)
-
-    def train_rank() -> list[GeneratorResult]:
-        results = train_members(plans[slice(*ranks.span(len(plans)))])
-        if any(result.reason == "interrupted" for result in results):
-            raise KeyboardInterrupt
-        return results
-
-    return [result for results in ranks.each(train_rank) for result in results]
+    return ranks.share(len(plans), lambda members: train_members(plans[members]))
 
 
 def check_rows_shared(training: Training[Any], name: str) -> None:
     """Refuse training steps whose rows cannot be shared by ranks."""
     n_ranks = current().count
-    networks = [network.mixes_rows() for network in training.networks.values()]
-    mixed = next(filter(None, networks), None)
+    mixed = next(filter(None, (net.mixes_rows() for net in training.networks.values())), None)
     if not training.shares_rows:
         mixed = f"{name}: a step"
     elif training.batch_size < n_ranks:
@@ -562,9 +554,4 @@ def check_rows_shared(training: Training[Any], name: str) -> None:
             f"batch_size={training.batch_size} is less than the {n_ranks} ranks that share "
             "each step; raise it, or begin fewer"
         )
-    if mixed is not None:
-        raise ValueError(
-            f"{mixed} looks at the rows of a batch together, which {n_ranks} ranks would see "
-            f"in parts: use something else, or n_members of at least {n_ranks} without "
-            "callbacks, verbose and checkpoint, which are then shared out"
-        )
+    refuse_mixed_rows(mixed)

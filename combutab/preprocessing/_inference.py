@@ -22,7 +22,7 @@ from combutab.preprocessing._columns import (
     object_datetimes,
 )
 from combutab.preprocessing._features import is_free_text
-from combutab.preprocessing._forms import find_text_form, measured_example
+from combutab.preprocessing._forms import HAS_DIGIT, find_text_form, measured_example
 from combutab.preprocessing._tables import as_pandas
 from combutab.preprocessing.amounts import UNIT, Amounts
 from combutab.preprocessing.modes import find_identifiers
@@ -223,7 +223,7 @@ def odd_categories(columns: Mapping[str, Mapping[Any, int]]) -> Iterator[str]:
     """
     for name, value_counts in columns.items():
         texts = dict(itertools.islice(value_counts.items(), _N_LOOKED_AT))
-        if not texts or not all(isinstance(value, str) for value in texts):
+        if not all(isinstance(value, str) for value in texts) or not HAS_DIGIT("".join(texts)):
             continue
         rows: dict[str, int] = {}
         for value, count in texts.items():

@@ -19,7 +19,7 @@ from torch import Tensor
 from combutab.core.files import check_fields, several, whole
 from combutab.core.progress import uninterrupted
 from combutab.core.threads import limit_threads, network_threads, training_flops
-from combutab.core.world import ONE_PROCESS, broadcast, current, unshared
+from combutab.core.world import ONE_PROCESS, broadcast, current, refuse_mixed_rows, unshared
 from combutab.nn import TableNetwork
 from combutab.training._callbacks import Callback, EpochReport
 from combutab.training._losses import accuracy, best_factors, r2, subset_factors, subset_sums
@@ -810,13 +810,7 @@ def train_stack(
     pass the same arguments, and get the same result. A network in which a row's output depends on
     the other rows of its batch raises a ValueError.
     """
-    n_ranks, mixed = current().count, net.mixes_rows()
-    if n_ranks > 1 and mixed is not None:
-        raise ValueError(
-            f"{mixed} looks at the rows of a batch together, which {n_ranks} ranks would see "
-            f"in parts: use something else, or n_members of at least {n_ranks} without "
-            "callbacks and checkpoint, which are then shared out"
-        )
+    refuse_mixed_rows(net.mixes_rows())
     training = StackTraining(net, data, plans, config, stream, file)
     return train(training, config.max_epochs, callbacks, config.max_seconds)
 
