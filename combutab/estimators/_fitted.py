@@ -37,6 +37,7 @@ from combutab.core.files import (
     whole,
 )
 from combutab.core.state import unpack
+from combutab.core.text import list_names
 from combutab.core.threads import limit_threads, network_threads
 from combutab.estimators._conformal import ConformalScores, check_scores
 from combutab.estimators._export import Exports, TableModule
@@ -132,8 +133,6 @@ def scored_outputs(net: TableNetwork, job: Job) -> tuple[Tensor, Tensor]:
 
 # ---- Attributes of a fitted estimator, from what training found ----------------------------------
 
-_N_NAMED = 5
-
 
 @dataclass(frozen=True)
 class Unfinished:
@@ -149,9 +148,8 @@ class Unfinished:
         """The text, and where there are several members, which of them it is about."""
         if self.n_members == 1:
             return self.text
-        numbers = ", ".join(map(str, self.members[:_N_NAMED]))
-        more = f" and {len(self.members) - _N_NAMED} more" if len(self.members) > _N_NAMED else ""
-        return f"{self.text} ({len(self.members)} of {self.n_members} members: {numbers}{more})"
+        numbers = list_names(self.members)
+        return f"{self.text} ({len(self.members)} of {self.n_members} members: {numbers})"
 
 
 def unfinished(

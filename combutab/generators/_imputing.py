@@ -12,6 +12,7 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from combutab.core.rng import Stream, fold_in, random_uniform
+from combutab.core.text import list_names
 from combutab.generators._relations import Columns, PartialRows
 from combutab.generators._rules import Rules
 from combutab.generators.completion import Completion, DrawnRows, report_shortfall
@@ -164,15 +165,11 @@ def warn_of_empty_columns(encoder: ModeEncoder) -> None:
         if coder.categories is not None and not coder.keys and not coder.rare
     ]
     if empty:
-        listed = ", ".join(map(repr, empty[:_N_LISTED])) + ", ..." * (len(empty) > _N_LISTED)
         warnings.warn(
-            f"{listed} had no value in any row of the fitted table, and stays missing; leave the "
-            "column out",
+            f"{list_names(empty)} had no value in any row of the fitted table, and stays missing; "
+            "leave the column out",
             stacklevel=3,
         )
-
-
-_N_LISTED = 5  # columns that a warning names
 
 
 class Imputing:

@@ -13,7 +13,7 @@ import pandas as pd
 from combutab.core.metrics import METRICS
 from combutab.core.scores import check_defined
 from combutab.core.splits import Split, shuffled_folds, validation_splits
-from combutab.core.text import one_line
+from combutab.core.text import list_names, one_line
 from combutab.preprocessing import TargetError, infer_task, read_numbers
 
 Task = Literal["classification", "regression"]
@@ -162,11 +162,8 @@ def _check_class_sizes(classes: np.ndarray, counts: np.ndarray, folds: int) -> N
 
 
 def _class_words(classes: np.ndarray) -> str:
-    first = ", ".join(repr(value) for value in classes[:3].tolist())
-    if len(classes) == 1:
-        return f"class {first} has"
-    more = f" and {len(classes) - 3} more" if len(classes) > 3 else ""
-    return f"classes {first}{more} have"
+    names = list_names(classes.tolist(), 3)
+    return f"class {names} has" if len(classes) == 1 else f"classes {names} have"
 
 
 def default_metric(y: np.ndarray, task: Task, splits: Sequence[Split]) -> str:

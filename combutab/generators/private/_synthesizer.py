@@ -30,7 +30,7 @@ from combutab.core.parameters import (
     parameter,
 )
 from combutab.core.rng import Stream, fold_in, seed_from
-from combutab.core.text import counted
+from combutab.core.text import counted, list_names
 from combutab.generators._base import check_constraints
 from combutab.generators._imputing import Imputing, draw_conditionally
 from combutab.generators._learned_columns import LearnedColumns, order_relations
@@ -600,7 +600,7 @@ class PrivateSynthesizer(
         ways = [f"epsilon={_rounded_up(enough):g} or more"] * (enough <= _MOST_EPSILON)
         ways += [f"at most {counted(int(n / factor), 'column')}"] * (n / factor >= 1)
         ways += ["a smaller max_rows_per_person"] * (max_rows > 1)
-        first = ", ".join(map(repr, names[:3])) + f" and {n - 3} more" * (n > 3)
+        first = list_names(names, 3)
         hidden = "any one sample" if max_rows == 1 else "the rows of any one person"
         rows = f"delta={self.delta:g} is for fewer than {max_n_rows:,.0f} rows"
         if n_rows is not None:
