@@ -74,6 +74,7 @@ def is_known(module: nn.Module) -> bool:
 # buffers.
 
 _aten = torch.ops.aten
+_is_transformed = torch._C._are_functorch_transforms_active
 
 HALF = (torch.float16, torch.bfloat16)
 
@@ -255,7 +256,7 @@ class _Run(torch.autograd.Function):
         kernel: Kernel = ctx.kernel
         x, y, *vectors = ctx.saved_tensors
         if not torch.is_grad_enabled():
-            batched = _transformed() or torch._C._functorch.is_legacy_batchedtensor(grad)
+            batched = _is_transformed() or torch._C._functorch.is_legacy_batchedtensor(grad)
             out = None if batched else torch.empty_like(grad)  # a batch has no memory
             grad_in, grads = kernel.backward(x, y, grad, vectors, ctx.memory, out)
             return None, grad_in, *grads, *[None] * (len(vectors) - len(grads))
@@ -280,7 +281,7 @@ def run(kernel: Kernel, x: Tensor, *vectors: Tensor) -> Tensor:
     >>> x.grad
     tensor([0., 1.])
     """
-    if torch.compiler.is_compiling() or _transformed() or forward_ad._current_level >= 0:
+    if torch.compiler.is_compiling() or _is_transformed() or forward_ad._current_level >= 0:
         return kernel.forward(x, vectors, Memory())
     if not torch.is_grad_enabled():
         return kernel.forward(x, vectors, Memory(), torch.empty_like(x))
@@ -297,10 +298,6 @@ def along(parameter: Tensor, x: Tensor, dim: int) -> Tensor:
     if after:
         parameter = parameter.reshape(parameter.shape + (1,) * after)
     return parameter.to(x.dtype)
-
-
-def _transformed() -> bool:
-    return torch._C._are_functorch_transforms_active()
 
 
 def sum_to(x: Tensor, vector: Tensor) -> Tensor:

@@ -36,6 +36,7 @@ from combutab.core.files import (
     several,
     whole,
 )
+from combutab.core.parameters import table_tags
 from combutab.core.state import unpack
 from combutab.core.text import list_names
 from combutab.core.threads import limit_threads, network_threads
@@ -73,10 +74,10 @@ def held_out_answers(
 ) -> np.ndarray:
     """Predictions for the rows that were set aside, (n_given, ...), NaN for others."""
     predictions = [target.held_out(raw) for _, raw in outputs]
-    values = np.full((len(out_of_fold.rows), *predictions[0].shape[1:]), np.nan)
+    values = np.full((out_of_fold.n_given, *predictions[0].shape[1:]), np.nan)
     for (positions, _), predicted in zip(outputs, predictions, strict=True):
-        values[positions.numpy()] = predicted
-    return out_of_fold.in_given_order(values)
+        values[out_of_fold.rows[positions.numpy()]] = predicted
+    return values
 
 
 @torch.inference_mode()
@@ -106,13 +107,6 @@ def held_out_outputs(net: TableNetwork, job: Job) -> Tensor:
     return raw
 
 
-def _raw_outputs_of(net: TableNetwork, job: Job, rows: Tensor) -> Tensor:
-    """Raw outputs of all members for these rows, (n_networks, n, n_outputs)."""
-    codes = None if job.rows.codes is None else job.rows.codes[rows]
-    context = job.config.precision.context(net.device)
-    return net.predict(job.rows.dense[rows], codes, _ROWS, context).cpu()
-
-
 def scored_outputs(net: TableNetwork, job: Job) -> tuple[Tensor, Tensor]:
     """Raw outputs, (n_networks, n, n_outputs), for rows that the fit is scored on, and which.
 
@@ -128,7 +122,9 @@ def scored_outputs(net: TableNetwork, job: Job) -> tuple[Tensor, Tensor]:
     if len(rows) > _ROWS:
         sample = np.random.default_rng(0).permutation(len(rows))[:_ROWS]
         rows = rows[torch.from_numpy(sample)]
-    return _raw_outputs_of(net, job, rows), rows
+    codes = None if job.rows.codes is None else job.rows.codes[rows]
+    context = job.config.precision.context(net.device)
+    return net.predict(job.rows.dense[rows], codes, _ROWS, context).cpu(), rows
 
 
 # ---- Attributes of a fitted estimator, from what training found ----------------------------------
@@ -533,11 +529,7 @@ class Fitted(LearnedTable, Parameters, Exports, Loadable):
         return hasattr(self, "_states")
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = True
-        tags.input_tags.string = True
-        tags.input_tags.categorical = True
+        tags = table_tags(super().__sklearn_tags__(), sparse=True)
         tags.non_deterministic = False
         return tags
 

@@ -101,12 +101,6 @@ class OutOfFold:
             return {"oof_folds_": folds}
         return {"oof_folds_": folds, "oof_groups_": groups}
 
-    def in_given_order(self, values: np.ndarray) -> np.ndarray:
-        """(n, ...) of the encoded rows -> (n_given, ...), NaN for rows that were left out."""
-        full = np.full((self.n_given, *values.shape[1:]), np.nan, dtype=values.dtype)
-        full[self.rows] = values
-        return full
-
 
 @dataclass(frozen=True)
 class Job:

@@ -49,7 +49,13 @@ from combutab.core.parameters import (
 )
 from combutab.core.rng import Stream, fold_in, random_permutations, seed_from
 from combutab.core.state import unpack
-from combutab.core.tasks import CallbackSupport, CallbackTask, fit_task, has_callbacks
+from combutab.core.tasks import (
+    CallbackSupport,
+    CallbackTask,
+    check_callbacks,
+    fit_task,
+    has_callbacks,
+)
 from combutab.core.text import parse_seconds
 from combutab.core.threads import max_threads
 from combutab.core.world import Ranks, broadcast, current, plain_parameters, sharing
@@ -320,11 +326,7 @@ class BaseGenerator(
             )
         check_proxy_norm(self.proxy_norm, self.normalization)
         check_constraints(self.constraints)
-        for callback in self.callbacks or ():
-            if not callable(getattr(callback, "on_epoch_end", None)):
-                raise ValueError(
-                    f"callbacks must be combutab.training.Callback objects, got {callback!r}"
-                )
+        check_callbacks(self.callbacks)
 
     def _find_device(self) -> torch.device:
         return resolve_device(self.device if self.enable_gpu else "cpu")

@@ -14,6 +14,7 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 
 from combutab.core.device import guard_forks
+from combutab.core.parameters import table_tags
 from combutab.core.rng import Stream, fold_in, seed_from
 from combutab.generators._relations import Columns
 from combutab.generators._rules import Rules
@@ -423,11 +424,7 @@ class Sampling(Generic[NetworkT]):
         return hasattr(self, "_states")
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()  # type: ignore[misc]
-        tags.input_tags.allow_nan = True
-        tags.input_tags.string = True
-        tags.input_tags.categorical = True
-        return tags
+        return table_tags(super().__sklearn_tags__())  # type: ignore[misc]
 
 
 def start_sampling(model: Sampling[NetworkT]) -> tuple[Sampler[NetworkT], int]:

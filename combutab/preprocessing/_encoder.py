@@ -28,6 +28,7 @@ from combutab.core.files import (
     several,
     whole,
 )
+from combutab.core.parameters import table_tags
 from combutab.core.state import declare, pack, unpack_all, with_lists
 from combutab.core.tasks import CallbackSupport, fit_task
 from combutab.core.text import list_names, user_stacklevel
@@ -988,11 +989,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         return EncodedTable(dense, codes)
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.sparse = True
-        tags.input_tags.string = True
-        tags.input_tags.categorical = True
+        tags = table_tags(super().__sklearn_tags__(), sparse=True)
         tags.transformer_tags.preserves_dtype = []
         return tags
 

@@ -563,7 +563,7 @@ def _frame(table: Any) -> pd.DataFrame:
     columns = []
     for column in table.columns:
         if types.is_decimal(column.type):
-            column = _as_number(column)
+            column = _decimals_as_numbers(column)
         elif not _is_one_of(column.type, *_FIXED):
             column = pc.dictionary_encode(column)
         columns.append(column)
@@ -578,7 +578,7 @@ def _frame(table: Any) -> pd.DataFrame:
     return frame
 
 
-def _as_number(decimals: Any) -> Any:
+def _decimals_as_numbers(decimals: Any) -> Any:
     """A column of decimals as integers if they are, and 64 bits hold them, else as floats."""
     pa = arrow()
     if decimals.type.scale <= 0:
