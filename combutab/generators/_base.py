@@ -36,7 +36,7 @@ from combutab._model_files import (
     model_header,
 )
 from combutab.core.device import PRECISIONS, Precision, guard_forks, resolve_device
-from combutab.core.files import check_fields, check_parameters, choice, kind, whole
+from combutab.core.files import check_parameters, choice, kind, whole
 from combutab.core.html import FittedHTML
 from combutab.core.memory import available_memory
 from combutab.core.parameters import (
@@ -217,7 +217,6 @@ class BaseGenerator(
     enable_gpu: bool
 
     # what fit leaves
-    history_: pd.DataFrame
     n_iter_: int
     _as_fitted: Self  # unfitted, with the parameters as they were: those of the network's shape
     _n_rows: int  # of the table
@@ -760,26 +759,18 @@ class BaseGenerator(
 
     def _restore(self, saved: Saved) -> None:
         """Set the content of a file, after a check that its parts belong together."""
-        check_fields(saved.fitted, _FITTED, "what was fitted")
-        rules = saved.fitted.pop("_rules")
-        for name, value in saved.fitted.items():
-            setattr(self, name, value)
         params = unpack(saved.header["as_fitted"])
         if params.keys() != model_header(self)["params"].keys():
             raise ValueError(f"it was fitted with the parameters {sorted(params)}"[:500])
         self._as_fitted = fitted = type(self)(**params)
         check_parameters(fitted)
-        # it may be empty
-        self.history_ = saved.history.astype({"member": np.int64, "epoch": np.int64})
         if fitted.n_members != saved.header["n_members"]:
             raise ValueError(
                 f"its header asks for {fitted.n_members} networks, and for "
                 f"{saved.header['n_members']}"
             )
-        arrays, self._states = saved.arrays()
-        encoder = ModeEncoder.from_state(arrays, saved.header["encoder"])
         check_constraints(fitted.constraints)
-        self._set_encoder(encoder, Rules.restore(fitted.constraints or (), encoder, rules))
+        encoder = self._restore_fitted(saved, _FITTED, fitted.constraints)
         # before networks are made, which a header may want of any size
         spans = make_spans(encoder.layout_, torch.device("cpu"), Precision(fitted.precision))
         if any(self._states) and not spans.n_spans:

@@ -263,8 +263,11 @@ class Imputing:
         Returns values (n, n_values) and codes (n, n_spans), whose unknown spans are not missing if
         the column has values. The known ones need not be kept. Later attempts use more donors.
         """
+        sampler = self._sampler()
+        if isinstance(sampler, DirectSampler):
+            return draw_conditionally(sampler, values, codes, is_known, key)
         n_neighbors = _NEIGHBORS * 2 ** min(attempt, 20)
-        return draw_nearest(self._sampler(), values, codes, is_known, key, n_neighbors)
+        return draw_nearest(sampler, values, codes, is_known, key, n_neighbors)
 
 
 def impute_mean(model: Imputing, X: Any, n_draws: int, random_state: Any) -> Any:
@@ -469,11 +472,14 @@ def draw_nearest(
 
 
 def draw_conditionally(
-    sampler: Sampler[Any], values: np.ndarray, codes: np.ndarray, is_known: np.ndarray, key: int
+    sampler: DirectSampler[Any],
+    values: np.ndarray,
+    codes: np.ndarray,
+    is_known: np.ndarray,
+    key: int,
 ) -> Encoded:
     """Complete encoded rows by a network that draws columns given others; see `draw_nearest`."""
     present = present_codes(sampler.encoder)
-    assert isinstance(sampler, DirectSampler)
     allowed = {i: present[i] for i in present if not is_known[:, i].all()}
     fixed = np.full(values.shape, np.nan, dtype=np.float32)
     for i, span in enumerate(sampler.encoder.layout_.spans):
