@@ -99,11 +99,9 @@ def held_out_outputs(net: TableNetwork, job: Job) -> Tensor:
         with job.config.precision.context(net.device)():
             outputs = net(job.rows.dense[part].to(net.device), codes)
         by_head = outputs.to(net.dtype).cpu().unflatten(1, (-1, net.n_heads))
-        for fold, outputs_of_fold in zip(
-            folds, by_head, strict=True
-        ):  # own: (b, n_heads, n_outputs)
+        for fold, fold_outputs in zip(folds, by_head, strict=True):  # (b, n_heads, n_outputs)
             positions = fold[start : start + chunk]
-            raw[:, positions] = outputs_of_fold[: len(positions)].transpose(0, 1)
+            raw[:, positions] = fold_outputs[: len(positions)].transpose(0, 1)
     return raw
 
 
@@ -141,7 +139,7 @@ class Unfinished:
 
     @property
     def words(self) -> str:
-        """The text, and where there are several members, which of them it is about."""
+        """The text; with several members, also the numbers of those that it is about."""
         if self.n_members == 1:
             return self.text
         numbers = list_names(self.members)
@@ -322,7 +320,7 @@ class Fitted(LearnedTable, Parameters, Exports, Loadable):
     def _fitted_attributes(
         self, job: Job, results: Sequence[MemberResult], *, is_new: bool
     ) -> dict[str, Any]:
-        """What training found, by the attributes' names; curves go on if it is not ``is_new``.
+        """The results of a training by attribute; curves continue unless it ``is_new``.
 
         Raises ValueError if training diverged, or a weight is not finite.
         """
@@ -559,7 +557,7 @@ def build_network(
 
 @torch.inference_mode()
 def raw_outputs(estimator: Fitted, table: EncodedTable) -> Tensor:
-    """Raw outputs of encoded rows, float64 whatever the network computes in."""
+    """Raw outputs of encoded rows as float64, for any precision of the network."""
     net = estimator.network()
     context = Precision(estimator._trained[1]).context(net.device)
     units = estimator._spec.peak_units * net.n_members

@@ -576,7 +576,7 @@ def _train_side_by_side(
     n_jobs: int | None,
     progress: _Progress,
 ) -> Generator[tuple[int, T | Failed]]:
-    """Train stacks in threads or processes that share the torch threads; results as they come.
+    """Train stacks in threads or processes that share the torch threads; yields finished ones.
 
     Workers of a cluster have the number of threads that the cluster sets.
     """

@@ -248,21 +248,21 @@ class BaseGenerator(
 
     @abstractmethod
     def _linear_shapes(self, spans: RowSpans) -> dict[str, tuple[int, int]]:
-        """The shapes of a member's weights of the network that makes rows, by name."""
+        """The shapes of a member's weights by name, for the network that makes rows."""
 
     @abstractmethod
     def _build(self, spans: RowSpans, members: Sequence[Member]) -> NetworkT:
-        """The network that makes rows, weights as they come."""
+        """Build the network that makes rows; its weights are set afterwards."""
 
     @abstractmethod
     def _training(
         self, rows: TableRows, spans: RowSpans, plans: Sequence[GeneratorPlan]
     ) -> Training[NetworkT]:
-        """The networks, ready to train."""
+        """Build the training of all networks."""
 
     @abstractmethod
     def _draw(self, network: NetworkT, spans: RowSpans, request: RowRequest) -> Samples:
-        """Rows that the network makes, of codes that are allowed."""
+        """Draw rows with allowed codes by the network."""
 
     def _n_epochs(self, n_rows: int) -> int:
         """The largest number of epochs of a training on this number of rows."""
@@ -302,7 +302,7 @@ class BaseGenerator(
         return n_members * of_member + n_rows * rows
 
     def _make_encoder(self, discrete_columns: Any, random_state: int) -> ModeEncoder:
-        """The encoder of the table, to be fitted."""
+        """Make the unfitted encoder of the table."""
         return ModeEncoder(
             discrete_columns=discrete_columns,
             min_frequency=self.min_frequency,

@@ -171,7 +171,7 @@ def _check_names(what: str, names: Iterable[Any], n_min: int) -> tuple[Any, ...]
 
 @dataclass(frozen=True, init=False, repr=False)
 class _OfColumns(Constraint):
-    """A constraint that is made with names of columns alone."""
+    """A constraint whose only parameters are names of columns."""
 
     columns: tuple[Any, ...]
     _min_columns: ClassVar[int] = 2

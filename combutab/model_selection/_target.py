@@ -171,7 +171,7 @@ def _class_words(classes: np.ndarray) -> str:
 
 
 def default_metric(y: np.ndarray, task: Task, splits: Sequence[Split]) -> str:
-    """Return the metric to compare by where none is asked for.
+    """Return the default metric.
 
     R2 for a regression. For a classification accuracy, unless one class has more than two thirds
     of the rows: then ROC AUC, or log loss where a test fold lacks a class.

@@ -563,7 +563,7 @@ class CategoryMap:
             if (kind, value) not in self._position_of_meaning:
                 continue
             position = self._position_of_meaning[kind, value]
-            # of two texts, "1" and "1.0", each stands for itself
+            # the texts "1" and "1.0" are different categories
             if (
                 kind == "text"
                 or position is None

@@ -390,7 +390,7 @@ class HeldOutOutputs:
         return None if self.outputs is None else self.outputs[m, :n_rows].cpu().clone()
 
     def load_member(self, m: int, best: Tensor, outputs: Tensor) -> None:
-        """Go on from a member's best scores, (K,), and outputs."""
+        """Continue from a member's best scores, (K,), and outputs."""
         n_rows, device = len(outputs), self.parts.device
         if self.outputs is None:
             shape = (*self.parts.shape, outputs.shape[1])
@@ -500,7 +500,7 @@ class StackTraining(Trainable[MemberResult]):
         self.held_out: HeldOutOutputs | None = None
         if self.scorer is not None and self.scorer.parts is not None:
             self.held_out = HeldOutOutputs(self.scorer.parts)
-        # of members that are in training; the rest of each follows at its end
+        # of the members in training; states are added when a member ends
         self.records = [deepcopy(p.start) if p.start else MemberResult() for p in plans]
         for i, record in enumerate(self.records):
             self.optimizer.load_member(i, record.optimizer)
@@ -633,7 +633,7 @@ class StackTraining(Trainable[MemberResult]):
                 best[index] = flat.values[index]
 
     def end_epoch(self, n_epochs: int, *, stop: bool) -> None:
-        """See `Trainable`; also decays the rates of members that go on."""
+        """See `Trainable`; also decays the rates of the remaining members."""
         config, ended = self.config, dict[int, str]()
         for m, record in enumerate(self.records):
             if not np.isfinite(record.train_loss[-1]):
@@ -739,7 +739,7 @@ class StackTraining(Trainable[MemberResult]):
         return arrays, {"epochs": n_epochs, "members": list(self.members)}
 
     def restore(self, arrays: Arrays, progress: dict[str, Any]) -> int:
-        """Go on from what ``state`` gave; returns its epochs.
+        """Continue from the result of ``state``; returns its epochs.
 
         Raises KeyError or ValueError if it is of another stack.
         """
