@@ -142,7 +142,7 @@ class CombU(Activation):
         ]
         if self.partition is None:
             return [vector for vector, _ in part_vectors]
-        # where each unit is
+        # each vector at the positions of its part
         padded = [F.pad(v, (start, self.width - start - v.shape[-1])) for v, start in part_vectors]
         return [self.partition, *map(self.from_parts, padded)]
 

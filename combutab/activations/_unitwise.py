@@ -32,7 +32,7 @@ from combutab.activations.kernels import (
     wide,
 )
 
-# ---- Activations that act on every unit alone, and the table that names them ---------------------
+# ---- Unit-wise activations, and the table of their names -----------------------------------------
 
 
 @dataclass(frozen=True)
@@ -518,7 +518,7 @@ class Rational(PerUnit):
         return (line + higher_terms / (1 + root * root)).to(x.dtype)
 
 
-# ---- The activations that act on every unit alone, by name ---------------------------------------
+# ---- The unit-wise activations by name -----------------------------------------------------------
 
 
 def _plain(module: Callable[[], nn.Module]) -> Callable[..., nn.Module]:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
-# ---- Known modules: those that are what their class says, so that a kernel may stand in for them
+# ---- Known modules: instances of exactly these classes can be replaced by their kernels ----------
 
 ModuleClass = TypeVar("ModuleClass", bound=type[nn.Module])
 Hook = TypeVar("Hook", bound=Callable[..., None])
@@ -54,7 +54,7 @@ def is_observed(module: nn.Module) -> bool:
 
 
 def observer(hook: Hook) -> Hook:
-    """Declare a hook that changes nothing: a module that has it computes what its class says."""
+    """Register a hook that changes nothing, so that modules that have it keep their kernels."""
     _OBSERVERS.add(hook)
     return hook
 
@@ -62,18 +62,19 @@ def observer(hook: Hook) -> Hook:
 def is_known(module: nn.Module) -> bool:
     """Tell whether a module and all in it are known, and act along the last axis.
 
-    Then it does the same to x of shape (members, rows, width) as to each member's rows.
+    The result for x of shape (members, rows, width) is then that for each member's rows.
     """
     return all(is_itself(part) and getattr(part, "dim", -1) == -1 for part in module.modules())
 
 
 # ---- Kernels: forward and backward pass of a module, in given or in new memory -------------------
-# With ``out=None`` and a plain ``Memory`` the formulas of a kernel are differentiable operations in
-# new memory; given memory is overwritten, unseen by autograd. So the same two methods serve a
-# module in any network (``run``), the compiler and torch.func, and a training loop that reuses
-# buffers.
+# With ``out=None`` and a plain ``Memory`` a kernel consists of differentiable operations in new
+# memory. Otherwise it overwrites the memory that it gets, without autograd. The same two methods
+# are therefore used in any network (``run``), by the compiler and torch.func, and by a training
+# loop that reuses buffers.
 
 _aten = torch.ops.aten
+_is_transformed = torch._C._are_functorch_transforms_active
 
 HALF = (torch.float16, torch.bfloat16)
 
@@ -132,16 +133,16 @@ class Memory:
 class Kernel:
     """Forward and backward of a module along the last axis; stateless, and equal if alike.
 
-    Neither x nor y nor ``grad`` change but where they are ``out``.
+    It changes x, y and ``grad`` only if they are passed as ``out``.
 
     Attributes
     ----------
     unitwise : bool
-        Each output follows from one input.
+        Whether each output depends on one input.
     keeps_input, keeps_output : bool
         Which tensors ``backward`` needs; the others may be None there.
     n_vectors : int
-        How many it is given.
+        Number of vectors that it takes.
     """
 
     unitwise: bool = True
@@ -159,7 +160,7 @@ class Kernel:
     ) -> tuple[Tensor, Gradients]:
         """The gradients by x and by the vectors, given that by y; ``out`` may be ``grad``.
 
-        Without ``out``, and where ``keeps_output`` alone, the result can be differentiated.
+        Without ``out``, and if only ``keeps_output`` is true, the result can be differentiated.
         """
         raise NotImplementedError
 
@@ -181,7 +182,7 @@ class Pointwise(Kernel):
 
 
 class Activation(nn.Module):
-    """A module that owns a kernel, and the vectors that its kernel is given."""
+    """A module with a kernel, and the vectors that the kernel takes."""
 
     unitwise: ClassVar[bool] = True
     width: int
@@ -235,7 +236,7 @@ def wide(x: Tensor) -> Tensor:
 
 
 class _Run(torch.autograd.Function):
-    """A kernel in anybody's network; twice differentiable."""
+    """A kernel as a function of autograd; twice differentiable."""
 
     @staticmethod
     def forward(ctx: Any, kernel: Kernel, x: Tensor, *vectors: Tensor) -> Tensor:
@@ -255,11 +256,11 @@ class _Run(torch.autograd.Function):
         kernel: Kernel = ctx.kernel
         x, y, *vectors = ctx.saved_tensors
         if not torch.is_grad_enabled():
-            batched = _transformed() or torch._C._functorch.is_legacy_batchedtensor(grad)
+            batched = _is_transformed() or torch._C._functorch.is_legacy_batchedtensor(grad)
             out = None if batched else torch.empty_like(grad)  # a batch has no memory
             grad_in, grads = kernel.backward(x, y, grad, vectors, ctx.memory, out)
             return None, grad_in, *grads, *[None] * (len(vectors) - len(grads))
-        if x is None:  # someone will differentiate this gradient, a function of the output
+        if x is None:  # this gradient, a function of the output, will be differentiated
             return None, kernel.backward(None, y, grad, (), Memory())[0]
         needs_gradient = ctx.needs_input_grad[1:]
         inputs = [t for t, needed in zip((x, *vectors), needs_gradient, strict=True) if needed]
@@ -280,7 +281,7 @@ def run(kernel: Kernel, x: Tensor, *vectors: Tensor) -> Tensor:
     >>> x.grad
     tensor([0., 1.])
     """
-    if torch.compiler.is_compiling() or _transformed() or forward_ad._current_level >= 0:
+    if torch.compiler.is_compiling() or _is_transformed() or forward_ad._current_level >= 0:
         return kernel.forward(x, vectors, Memory())
     if not torch.is_grad_enabled():
         return kernel.forward(x, vectors, Memory(), torch.empty_like(x))
@@ -299,13 +300,9 @@ def along(parameter: Tensor, x: Tensor, dim: int) -> Tensor:
     return parameter.to(x.dtype)
 
 
-def _transformed() -> bool:
-    return torch._C._are_functorch_transforms_active()
-
-
 def sum_to(x: Tensor, vector: Tensor) -> Tensor:
     """The gradient of a vector that was broadcast, given that of each place."""
-    # of one row it would be x itself, whose memory is used again
+    # for a single row it would be x itself, whose memory is reused
     return x.clone() if x.shape == vector.shape else x.sum_to_size(vector.shape)
 
 
@@ -521,7 +518,7 @@ def _narrow(x: T, start: int, length: int) -> T:
 
 @dataclass(frozen=True)
 class Scattered(Combined):
-    """A kernel for the units that the first vector gives each part; all see the whole width."""
+    """Kernels for units in any order: the first vector has the part of each unit."""
 
     @property
     def n_vectors(self) -> int:  # type: ignore[override]

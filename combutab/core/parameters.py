@@ -27,6 +27,14 @@ def parameter(default: Any, *allowed: object, concerns: str = "") -> Any:
     return field(default=default, metadata={"allowed": list(allowed), "concerns": concerns})
 
 
+def table_tags(tags: Any, *, sparse: bool = False) -> Any:
+    """Add to scikit-learn's tags of an estimator that it takes tables of any columns."""
+    for name in ("allow_nan", "string", "categorical"):
+        setattr(tags.input_tags, name, True)
+    tags.input_tags.sparse = sparse
+    return tags
+
+
 class DeclaredParameters:
     """Collects ``_parameter_constraints`` of a dataclass from its base classes and its fields."""
 

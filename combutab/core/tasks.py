@@ -6,7 +6,7 @@ tasks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -103,3 +103,12 @@ def fit_task(
 def has_callbacks(estimator: Any) -> bool:
     """Tell whether ``set_callbacks`` has given callbacks to an estimator."""
     return bool(getattr(estimator, "_skl_callbacks", None))
+
+
+def check_callbacks(callbacks: Iterable[Any] | None) -> None:
+    """Raise ValueError if a callback of the training is not one."""
+    for callback in callbacks or ():
+        if not callable(getattr(callback, "on_epoch_end", None)):
+            raise ValueError(
+                f"callbacks must be combutab.training.Callback objects, got {callback!r}"
+            )

@@ -6,7 +6,7 @@ import difflib
 import math
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral
 from typing import Any
 
@@ -40,10 +40,8 @@ def known_instead(name: object, known_names: Iterable[object], n: int = 8) -> st
     "there are 'Paris', 'Rome'"
     """
     known_names = list(known_names)
-    remainder = f" and {len(known_names) - n:,} more" if len(known_names) > n else ""
-    name_list = ", ".join(map(repr, known_names[:n])) + remainder
     verb = "is only" if len(known_names) == 1 else "are"
-    return did_you_mean(name, known_names) or f"there {verb} {name_list}"
+    return did_you_mean(name, known_names) or f"there {verb} {list_names(known_names, n)}"
 
 
 def no_column(name: object, columns: Iterable[object]) -> str:
@@ -264,11 +262,12 @@ def describe_guarantee(epsilon: float, delta: float, unit: str) -> str:
     )
 
 
-def list_names(names: Sequence[str]) -> str:
-    """Quote the first column names of a list.
+def list_names(names: Iterable[Any], n: int = MAX_NAMES, write: Callable[[Any], str] = repr) -> str:
+    """List the first n column names or other values, and count the rest.
 
-    >>> list_names(["a", "b"]), list_names(list("abcdefg"))
-    ("'a', 'b'", "'a', 'b', 'c', 'd', 'e' and 2 more")
+    >>> list_names(["a", "b"]), list_names("abcdefg"), list_names([1, 2, 3], 2)
+    ("'a', 'b'", "'a', 'b', 'c', 'd', 'e' and 2 more", '1, 2 and 1 more')
     """
-    remainder = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
-    return f"{', '.join(map(repr, names[:MAX_NAMES]))}{remainder}"
+    names = list(names)
+    remainder = f" and {len(names) - n:,} more" if len(names) > n else ""
+    return f"{', '.join(map(write, names[:n]))}{remainder}"

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from combutab.core.text import counted
+from combutab.core.text import counted, list_names
 
 SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
 EXCEL = (".xlsx", ".xlsm")
@@ -323,8 +323,8 @@ def header_words(rows: Sequence[tuple[int, list[str]]]) -> str | None:
         return None
     line, row = rows[position]
     names = [cell for cell in row if cell]
-    first_names = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
-    return f"line {line} seems to be the header ({first_names}); use header_row={line}"
+    listed = list_names(names, 3, str)
+    return f"line {line} seems to be the header ({listed}); use header_row={line}"
 
 
 def _header_position(rows: list[list[str]]) -> int:

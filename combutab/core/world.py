@@ -147,6 +147,17 @@ class Ranks(World):
             result = train()
         return self.all_gather_object(result)
 
+    def share(self, n: int, train: Callable[[slice], list[Any]]) -> list[Any]:
+        """Train this rank's share of n members as `each` does; the results are those of all."""
+
+        def train_share() -> list[Any]:
+            results = train(slice(*self.span(n)))
+            if any(result.reason == "interrupted" for result in results):
+                raise KeyboardInterrupt
+            return results
+
+        return [result for results in self.each(train_share) for result in results]
+
     def all_gather_list(self, share: list[T], n: int) -> list[T]:
         shares = self.all_gather_object((n, share))
         for number, (n_items, _) in enumerate(shares):
@@ -240,6 +251,17 @@ def check_same(ranks: Ranks, tables: Sequence[Tensor | None]) -> None:
             other_outline, first_outline, rtol=_TOLERANCE, atol=_TOLERANCE, equal_nan=True
         ):
             raise ValueError(_describe_mismatch(number, "another table"))
+
+
+def refuse_mixed_rows(mixed: str | None) -> None:
+    """Raise ValueError if ranks share the rows of batches that a part of the training mixes."""
+    n_ranks = current().count
+    if n_ranks > 1 and mixed is not None:
+        raise ValueError(
+            f"{mixed} looks at the rows of a batch together, which {n_ranks} ranks would see "
+            f"in parts: use something else, or n_members of at least {n_ranks} without "
+            "callbacks, verbose and checkpoint, which are then shared out"
+        )
 
 
 def _describe_mismatch(number: int, difference: str) -> str:

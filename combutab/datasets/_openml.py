@@ -124,7 +124,7 @@ def read_local(path: Path) -> tuple[pd.DataFrame, list[str]]:
     """Read a file's cells as text or exact numbers, and the names of the columns with text.
 
     Pandas rounds some decimals differently from Python and takes "03" for 3, so numbers are
-    parsed by Python here and texts are left alone; ``read_table`` decides the kind of each
+    parsed by Python here and texts are not changed; ``read_table`` decides the kind of each
     column, and refuses a damaged file.
     """
     file = TableFile(path, Reading(SEPARATORS.get(extension_of(path)), encoding="utf-8"))
@@ -321,7 +321,7 @@ def load_openml(
 ) -> Dataset:
     """Load a data set of OpenML, from a local copy, from the cache or from the server.
 
-    The sets of `list_openml` are checked, wherever they come from. Other columns or another number
+    The sets of `list_openml` are checked, also local files. Other columns or another number
     of rows raise an error. Other values, or the same rows in another order, only raise a warning,
     because the checksums could not be compared with OpenML itself: they are those of the copies
     that the studies of this project used. Column names are compared by their letters and digits,

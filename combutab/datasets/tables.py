@@ -278,23 +278,19 @@ class TableFile:
         """Find the name of the sheet to read; ``notes`` lists the other sheets."""
         sheet = self.reading.sheet
         other_names = [name for name in names if name != sheet]
-        name_list = ", ".join(map(repr, other_names[:3])) + (
-            ", ..." if len(other_names) > 3 else ""
-        )
         if sheet is None:
             first_name, other_names = names[0], names[1:]
             if other_names:
                 self.notes.append(
                     f"the file has {len(names)} sheets, and the first, {first_name!r}, is read; to "
-                    f"read another ({', '.join(map(repr, other_names[:3]))}"
-                    f"{', ...' if len(other_names) > 3 else ''}), use sheet={other_names[0]!r}"
+                    f"read another ({list_names(other_names, 3)}), use sheet={other_names[0]!r}"
                 )
             return first_name
         if sheet in names:
             return sheet
         if sheet.isdecimal() and 0 < int(sheet) <= len(names):
             return names[int(sheet) - 1]
-        raise TableError(f"{self.path} has no sheet {sheet!r}; there are {name_list}")
+        raise TableError(f"{self.path} has no sheet {sheet!r}; there are {list_names(names, 3)}")
 
 
 # ---- Kinds of columns ----------------------------------------------------------------------------

@@ -146,10 +146,10 @@ class EncodedTarget:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Encoded data of one fit: all rows, which of them train and which validate, and what encodes.
+    """Encoded data of one fit: all rows, the splits of these rows, the encoder and the target.
 
-    There is one split for all members, or several, which the members have in turn. With a stream,
-    its rows train, and ``rows`` are the validation rows.
+    There is one split for all members, or there are several, which members get in turn. With a
+    stream, its rows are the training rows, and ``rows`` are the validation rows.
     """
 
     rows: Rows

@@ -378,7 +378,7 @@ def warn_of_one_class(
     shares = np.bincount(y, weight, len(classes)) / weight.sum()
     true_class = p[np.arange(len(y)), y].clip(np.finfo(p.dtype).tiny)
     loss = float(-(weight * np.log(true_class)).sum() / weight.sum())
-    # of rows of one class nothing can be said
+    # rows of a single class cannot show a failure
     if (answers != answers[0]).any() or not loss > _LEARNED * entropy(shares) > 0:
         return
     flaw = _flaw_of_ranking(y, p)
@@ -401,7 +401,7 @@ def warn_of_one_class(
 
 
 def _flaw_of_ranking(y: np.ndarray, p: np.ndarray) -> str:
-    """Say why probabilities do not tell the rows of the classes apart; "" if they do."""
+    """Say why probabilities do not separate the classes; "" if they do."""
     odds = np.log(p.clip(_TINY, 1 - _TINY)) - np.log1p(-p.clip(_TINY, 1 - _TINY))
     if (odds.std(0) < _FLAT).all():
         return "its probabilities hardly differ from row to row"
@@ -418,7 +418,7 @@ def _flaw_of_ranking(y: np.ndarray, p: np.ndarray) -> str:
 
 
 def _any_column_varies(job: Job) -> bool:
-    """Tell whether there is a column to learn of."""
+    """Tell whether any column varies."""
     tables = (job.rows.dense, job.rows.codes)
     return any(bool((table != table[:1]).any()) for table in tables if table is not None)
 

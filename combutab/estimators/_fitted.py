@@ -36,7 +36,9 @@ from combutab.core.files import (
     several,
     whole,
 )
+from combutab.core.parameters import table_tags
 from combutab.core.state import unpack
+from combutab.core.text import list_names
 from combutab.core.threads import limit_threads, network_threads
 from combutab.estimators._conformal import ConformalScores, check_scores
 from combutab.estimators._export import Exports, TableModule
@@ -72,10 +74,10 @@ def held_out_answers(
 ) -> np.ndarray:
     """Predictions for the rows that were set aside, (n_given, ...), NaN for others."""
     predictions = [target.held_out(raw) for _, raw in outputs]
-    values = np.full((len(out_of_fold.rows), *predictions[0].shape[1:]), np.nan)
+    values = np.full((out_of_fold.n_given, *predictions[0].shape[1:]), np.nan)
     for (positions, _), predicted in zip(outputs, predictions, strict=True):
-        values[positions.numpy()] = predicted
-    return out_of_fold.in_given_order(values)
+        values[out_of_fold.rows[positions.numpy()]] = predicted
+    return values
 
 
 @torch.inference_mode()
@@ -97,19 +99,10 @@ def held_out_outputs(net: TableNetwork, job: Job) -> Tensor:
         with job.config.precision.context(net.device)():
             outputs = net(job.rows.dense[part].to(net.device), codes)
         by_head = outputs.to(net.dtype).cpu().unflatten(1, (-1, net.n_heads))
-        for fold, outputs_of_fold in zip(
-            folds, by_head, strict=True
-        ):  # own: (b, n_heads, n_outputs)
+        for fold, fold_outputs in zip(folds, by_head, strict=True):  # (b, n_heads, n_outputs)
             positions = fold[start : start + chunk]
-            raw[:, positions] = outputs_of_fold[: len(positions)].transpose(0, 1)
+            raw[:, positions] = fold_outputs[: len(positions)].transpose(0, 1)
     return raw
-
-
-def _raw_outputs_of(net: TableNetwork, job: Job, rows: Tensor) -> Tensor:
-    """Raw outputs of all members for these rows, (n_networks, n, n_outputs)."""
-    codes = None if job.rows.codes is None else job.rows.codes[rows]
-    context = job.config.precision.context(net.device)
-    return net.predict(job.rows.dense[rows], codes, _ROWS, context).cpu()
 
 
 def scored_outputs(net: TableNetwork, job: Job) -> tuple[Tensor, Tensor]:
@@ -127,12 +120,12 @@ def scored_outputs(net: TableNetwork, job: Job) -> tuple[Tensor, Tensor]:
     if len(rows) > _ROWS:
         sample = np.random.default_rng(0).permutation(len(rows))[:_ROWS]
         rows = rows[torch.from_numpy(sample)]
-    return _raw_outputs_of(net, job, rows), rows
+    codes = None if job.rows.codes is None else job.rows.codes[rows]
+    context = job.config.precision.context(net.device)
+    return net.predict(job.rows.dense[rows], codes, _ROWS, context).cpu(), rows
 
 
 # ---- Attributes of a fitted estimator, from what training found ----------------------------------
-
-_N_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -146,12 +139,11 @@ class Unfinished:
 
     @property
     def words(self) -> str:
-        """The text, and where there are several members, which of them it is about."""
+        """The text; with several members, also the numbers of those that it is about."""
         if self.n_members == 1:
             return self.text
-        numbers = ", ".join(map(str, self.members[:_N_NAMED]))
-        more = f" and {len(self.members) - _N_NAMED} more" if len(self.members) > _N_NAMED else ""
-        return f"{self.text} ({len(self.members)} of {self.n_members} members: {numbers}{more})"
+        numbers = list_names(self.members)
+        return f"{self.text} ({len(self.members)} of {self.n_members} members: {numbers})"
 
 
 def unfinished(
@@ -328,7 +320,7 @@ class Fitted(LearnedTable, Parameters, Exports, Loadable):
     def _fitted_attributes(
         self, job: Job, results: Sequence[MemberResult], *, is_new: bool
     ) -> dict[str, Any]:
-        """What training found, by the attributes' names; curves go on if it is not ``is_new``.
+        """The results of a training by attribute; curves continue unless it ``is_new``.
 
         Raises ValueError if training diverged, or a weight is not finite.
         """
@@ -535,11 +527,7 @@ class Fitted(LearnedTable, Parameters, Exports, Loadable):
         return hasattr(self, "_states")
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = True
-        tags.input_tags.string = True
-        tags.input_tags.categorical = True
+        tags = table_tags(super().__sklearn_tags__(), sparse=True)
         tags.non_deterministic = False
         return tags
 
@@ -569,7 +557,7 @@ def build_network(
 
 @torch.inference_mode()
 def raw_outputs(estimator: Fitted, table: EncodedTable) -> Tensor:
-    """Raw outputs of encoded rows, float64 whatever the network computes in."""
+    """Raw outputs of encoded rows as float64, for any precision of the network."""
     net = estimator.network()
     context = Precision(estimator._trained[1]).context(net.device)
     units = estimator._spec.peak_units * net.n_members

@@ -52,7 +52,7 @@ def initial_widths(
     return tuple(sizes)
 
 
-# values that parameters must have: others would take a constructed network apart
+# values that parameters must have: with others a network would differ from the constructed one
 _NEEDED: Mapping[str, Sequence[Any]] = {
     "dropout": (0,),
     "normalization": ("none",),
@@ -64,7 +64,7 @@ _NEEDED: Mapping[str, Sequence[Any]] = {
 
 
 def check_initial(init: ConstructedNetwork, parameters: Mapping[str, Any]) -> None:
-    """Refuse parameters that would take a constructed network apart; before any work on data."""
+    """Refuse parameters that do not fit a constructed network, before any work on data."""
     for name, required in _NEEDED.items():
         if parameters[name] not in required:
             raise ValueError(

@@ -101,12 +101,6 @@ class OutOfFold:
             return {"oof_folds_": folds}
         return {"oof_folds_": folds, "oof_groups_": groups}
 
-    def in_given_order(self, values: np.ndarray) -> np.ndarray:
-        """(n, ...) of the encoded rows -> (n_given, ...), NaN for rows that were left out."""
-        full = np.full((self.n_given, *values.shape[1:]), np.nan, dtype=values.dtype)
-        full[self.rows] = values
-        return full
-
 
 @dataclass(frozen=True)
 class Job:
@@ -582,7 +576,7 @@ def _train_side_by_side(
     n_jobs: int | None,
     progress: _Progress,
 ) -> Generator[tuple[int, T | Failed]]:
-    """Train stacks in threads or processes that share the torch threads; results as they come.
+    """Train stacks in threads or processes that share the torch threads; yields finished ones.
 
     Workers of a cluster have the number of threads that the cluster sets.
     """
@@ -660,7 +654,7 @@ def train_shared(
     check_same(world, job.rows.tensors() if tables is None else tables())
     watched = broadcast(bool(callbacks)) or file is not None  # callbacks of rank 0 count
     if len(job.members) >= world.count and not watched:
-        return _share_members(job, world, train)
+        return world.share(len(job.members), lambda members: train(_part_of(job, members), ()))
     if job.config.optimizer.solver == "lbfgs":
         raise ValueError(
             f"solver='lbfgs' takes all rows at once, which {world.count} ranks cannot share: use "
@@ -693,17 +687,6 @@ def train_shared_jobs(
     return ranks.each(lambda: train({*range(len(jobs))} - rank_jobs))
 
 
-def _share_members(
-    job: Job, ranks: Ranks, train: Callable[[Job, Sequence[Callback]], list[MemberResult]]
-) -> list[MemberResult]:
-    span = slice(*ranks.span(len(job.members)))
-    states = None if job.start_states is None else job.start_states[span]
-    part = replace(job, members=job.members[span], plans=job.plans[span], start_states=states)
-
-    def results() -> list[MemberResult]:
-        trained = train(part, ())
-        if is_interrupted(trained):
-            raise KeyboardInterrupt
-        return trained
-
-    return [result for of_rank in ranks.each(results) for result in of_rank]
+def _part_of(job: Job, members: slice) -> Job:
+    states = None if job.start_states is None else job.start_states[members]
+    return replace(job, members=job.members[members], plans=job.plans[members], start_states=states)

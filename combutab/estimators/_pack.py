@@ -400,7 +400,7 @@ class BasePack(_Kept):
                     if task is not None:
                         task.count("member", n_trained)
 
-                # of the time a fifth is left to the trees
+                # a fifth of the time is left for the trees
                 deadline = started + (0.8 if self.boosting else 1.0) * seconds
                 outside_models = self._fit_outside(outside, data, prepared, members, seed)
                 interrupted = train_members(members, deadline, self.n_jobs, report_progress)

@@ -31,7 +31,7 @@ from combutab.core.parameters import (
     parameter,
 )
 from combutab.core.scorers import scorer_name
-from combutab.core.tasks import CallbackSupport
+from combutab.core.tasks import CallbackSupport, check_callbacks
 from combutab.core.text import parse_seconds
 from combutab.estimators._initial import check_initial, initial_widths
 from combutab.estimators._jobs import comparable_parameter
@@ -482,11 +482,7 @@ class Parameters(_Positional):
                 "another value"
             )
         check_rate_factors(self._rate_factors())
-        for callback in self.callbacks or ():
-            if not callable(getattr(callback, "on_epoch_end", None)):
-                raise ValueError(
-                    f"callbacks must be combutab.training.Callback objects, got {callback!r}"
-                )
+        check_callbacks(self.callbacks)
 
     def _calibrates(self) -> bool:
         """Tell whether outputs are scaled to suit the rows set aside."""

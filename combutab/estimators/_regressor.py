@@ -90,7 +90,7 @@ class NumberTarget(Target):
         clip: bool,
         precision: str,
     ) -> Self:
-        """Learn of each target's mean, standard deviation and range.
+        """Learn from the mean, the standard deviation and the range of each target.
 
         Raises ValueError if the loss cannot learn such targets in that precision.
         """

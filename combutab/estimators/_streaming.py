@@ -55,11 +55,11 @@ class RowCosts:
     """Bytes that rows take."""
 
     open_group: int
-    """Bytes of an open row group, whatever is read of it."""
+    """Bytes of an open row group."""
     read: int
     """Bytes of a row while it is read."""
     encoded: int = 0
-    """Bytes of a row as the network takes it."""
+    """Bytes of an encoded row."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class MemoryPlan:
     read: int
     """Rows read at a time."""
     shards: int
-    """Row groups read by turns."""
+    """Number of row groups that are read in turn."""
     window: int
     """Rows that are trained on before others are read, a whole number of batches."""
 
@@ -139,8 +139,7 @@ def prefetched(make: Callable[[Callable[[], bool]], Generator[T]]) -> Generator[
             stop.set()
 
 
-# ---- The rows of Parquet files as a training loop takes them: encoded, shuffled, window by
-# window
+# ---- The rows of Parquet files for training: encoded, shuffled, window by window -----------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,8 +186,8 @@ class Source:
 class ParquetRows:
     """Training rows of Parquet files, as ``combutab.training.RowStream``.
 
-    An epoch opens row groups in a random order, several at a time, and takes a few rows of each by
-    turns until a window is full. A table that one window holds is read once, in its order. The
+    An epoch opens row groups in random order, several at a time, and takes a few rows of each in
+    turn until a window is full. A table that fits into one window is read once, in its order. The
     learner has learned the target.
     """
 
@@ -204,7 +203,7 @@ class ParquetRows:
     _windows: Generator[Rows] | None = None
 
     def windows(self, epoch: int) -> Iterator[Rows]:
-        """Each training row once, in windows whose memory is used again.
+        """Yield each training row once, in windows whose memory is reused.
 
         While one is in use, a thread fills the next.
         """

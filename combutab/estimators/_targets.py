@@ -33,7 +33,7 @@ class Target(ABC):
     """The learned target: encodes y for the loss, and decodes raw outputs."""
 
     score_name: ClassVar[str]
-    """What early stopping goes by where nothing else is asked for: "accuracy" or "r2"."""
+    """Default score for early stopping: "accuracy" or "r2"."""
     held_out_name: ClassVar[str]
     """The attribute that has ``held_out`` where members set aside different rows."""
     fields: ClassVar[Mapping[str, Field]]
@@ -74,7 +74,7 @@ class Target(ABC):
         """Invert ``encode``: targets as they were given."""
 
     def widened(self, y: np.ndarray) -> Self:
-        """The target after more rows, which training goes on with."""
+        """The target after more rows, with which training continues."""
         return self
 
     @abstractmethod
@@ -296,7 +296,7 @@ def check_weights(weights: np.ndarray, what: str, first_row: int | None = None) 
 def checked_numbers(y: Any, name: str, estimator: BaseEstimator) -> np.ndarray:
     """Targets as float64, (n,) or (n, n_targets); missing cells of several targets are NaN.
 
-    Raises ValueError if they are no numbers, or float64 cannot tell them apart.
+    Raises ValueError if they are not numbers, or different ones are equal as float64.
     """
     refuse_text(y, name)
     y, missing = _without_missing(y)
@@ -345,8 +345,7 @@ def refuse_text(y: Any, name: str, first_row: int = 0) -> None:
 def target_numbers(y: Any, where: str = "") -> np.ndarray:
     """Targets as float64, (n, n_targets); ``where`` is added to the error about infinity.
 
-    Raises ValueError if float64 takes some that differ for one another, or does not hold their
-    squares.
+    Raises ValueError if different targets are equal as float64, or their squares overflow.
     """
     y = as_pandas(y, "y")
     if isinstance(y, pd.DataFrame):  # of columns that have each its own dtype

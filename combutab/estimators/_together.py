@@ -174,7 +174,7 @@ def _job_results(
         stacks = stacks_to_train(jobs, {*range(len(jobs))} - selected, together=together)
         n_skipped = sum(len(job.members) for job in jobs) - sum(map(len, stacks))
 
-        def tell(n_networks: float) -> None:  # a job that is trained again counts once
+        def tell(n_networks: float) -> None:  # jobs that are trained again count once
             nonlocal furthest
             furthest = max(furthest, n_skipped + n_networks)
             if on_progress is not None:
@@ -195,7 +195,7 @@ def _job_results(
                 for position, result in zip(stacks[i], trained, strict=True):
                     results_by_job[position.job][position.member] = result
                 interrupted = is_interrupted(trained)
-                if interrupted and len(jobs) > 1:  # of no use are parts of some
+                if interrupted and len(jobs) > 1:  # results of some jobs only are of no use
                     raise KeyboardInterrupt
                 new = {
                     j: [result for _, result in sorted(results_by_job[j].items())]

@@ -36,7 +36,7 @@ from combutab._model_files import (
     model_header,
 )
 from combutab.core.device import PRECISIONS, Precision, guard_forks, resolve_device
-from combutab.core.files import check_fields, check_parameters, choice, kind, whole
+from combutab.core.files import check_parameters, choice, kind, whole
 from combutab.core.html import FittedHTML
 from combutab.core.memory import available_memory
 from combutab.core.parameters import (
@@ -49,7 +49,13 @@ from combutab.core.parameters import (
 )
 from combutab.core.rng import Stream, fold_in, random_permutations, seed_from
 from combutab.core.state import unpack
-from combutab.core.tasks import CallbackSupport, CallbackTask, fit_task, has_callbacks
+from combutab.core.tasks import (
+    CallbackSupport,
+    CallbackTask,
+    check_callbacks,
+    fit_task,
+    has_callbacks,
+)
 from combutab.core.text import parse_seconds
 from combutab.core.threads import max_threads
 from combutab.core.world import Ranks, broadcast, current, plain_parameters, sharing
@@ -211,7 +217,6 @@ class BaseGenerator(
     enable_gpu: bool
 
     # what fit leaves
-    history_: pd.DataFrame
     n_iter_: int
     _as_fitted: Self  # unfitted, with the parameters as they were: those of the network's shape
     _n_rows: int  # of the table
@@ -243,21 +248,21 @@ class BaseGenerator(
 
     @abstractmethod
     def _linear_shapes(self, spans: RowSpans) -> dict[str, tuple[int, int]]:
-        """The shapes of a member's weights of the network that makes rows, by name."""
+        """The shapes of a member's weights by name, for the network that makes rows."""
 
     @abstractmethod
     def _build(self, spans: RowSpans, members: Sequence[Member]) -> NetworkT:
-        """The network that makes rows, weights as they come."""
+        """Build the network that makes rows; its weights are set afterwards."""
 
     @abstractmethod
     def _training(
         self, rows: TableRows, spans: RowSpans, plans: Sequence[GeneratorPlan]
     ) -> Training[NetworkT]:
-        """The networks, ready to train."""
+        """Build the training of all networks."""
 
     @abstractmethod
     def _draw(self, network: NetworkT, spans: RowSpans, request: RowRequest) -> Samples:
-        """Rows that the network makes, of codes that are allowed."""
+        """Draw rows with allowed codes by the network."""
 
     def _n_epochs(self, n_rows: int) -> int:
         """The largest number of epochs of a training on this number of rows."""
@@ -297,7 +302,7 @@ class BaseGenerator(
         return n_members * of_member + n_rows * rows
 
     def _make_encoder(self, discrete_columns: Any, random_state: int) -> ModeEncoder:
-        """The encoder of the table, to be fitted."""
+        """Make the unfitted encoder of the table."""
         return ModeEncoder(
             discrete_columns=discrete_columns,
             min_frequency=self.min_frequency,
@@ -320,11 +325,7 @@ class BaseGenerator(
             )
         check_proxy_norm(self.proxy_norm, self.normalization)
         check_constraints(self.constraints)
-        for callback in self.callbacks or ():
-            if not callable(getattr(callback, "on_epoch_end", None)):
-                raise ValueError(
-                    f"callbacks must be combutab.training.Callback objects, got {callback!r}"
-                )
+        check_callbacks(self.callbacks)
 
     def _find_device(self) -> torch.device:
         return resolve_device(self.device if self.enable_gpu else "cpu")
@@ -758,26 +759,18 @@ class BaseGenerator(
 
     def _restore(self, saved: Saved) -> None:
         """Set the content of a file, after a check that its parts belong together."""
-        check_fields(saved.fitted, _FITTED, "what was fitted")
-        rules = saved.fitted.pop("_rules")
-        for name, value in saved.fitted.items():
-            setattr(self, name, value)
         params = unpack(saved.header["as_fitted"])
         if params.keys() != model_header(self)["params"].keys():
             raise ValueError(f"it was fitted with the parameters {sorted(params)}"[:500])
         self._as_fitted = fitted = type(self)(**params)
         check_parameters(fitted)
-        # it may be empty
-        self.history_ = saved.history.astype({"member": np.int64, "epoch": np.int64})
         if fitted.n_members != saved.header["n_members"]:
             raise ValueError(
                 f"its header asks for {fitted.n_members} networks, and for "
                 f"{saved.header['n_members']}"
             )
-        arrays, self._states = saved.arrays()
-        encoder = ModeEncoder.from_state(arrays, saved.header["encoder"])
         check_constraints(fitted.constraints)
-        self._set_encoder(encoder, Rules.restore(fitted.constraints or (), encoder, rules))
+        encoder = self._restore_fitted(saved, _FITTED, fitted.constraints)
         # before networks are made, which a header may want of any size
         spans = make_spans(encoder.layout_, torch.device("cpu"), Precision(fitted.precision))
         if any(self._states) and not spans.n_spans:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from combutab._model_files import loadable
+from combutab.activations.kernels import wide
 from combutab.core.device import Precision
 from combutab.core.parameters import COUNT, NOT_NEGATIVE, POSITIVE, parameter
 from combutab.core.rng import Stream, normals, random_uniform, uniforms
@@ -108,7 +109,7 @@ class GANTraining(Training[StackedGenerator]):
             between = [mask[:, 2 * n :] for mask in masks]
             penalty = gradient_penalty(self.critic, real, fake, mix, between)
         groups = self.critic.group(torch.cat([real, fake], 1))
-        scores = _in_float32(self.judge(groups, [mask[:, : 2 * n] for mask in masks]))
+        scores = wide(self.judge(groups, [mask[:, : 2 * n] for mask in masks]))
         on_real, on_fake = scores.squeeze(-1).split(n, dim=1)
         loss = on_fake.mean(1) - on_real.mean(1) + penalty
         self.critic.flat.backward(loss.sum())
@@ -123,7 +124,7 @@ class GANTraining(Training[StackedGenerator]):
         groups = self.critic.group(torch.cat([fake, condition], -1))
         with frozen(self.critic):
             scores = self.judge(groups, [mask[:, : self.n_groups] for mask in masks])
-            loss = -_in_float32(scores).mean((1, 2))
+            loss = -wide(scores).mean((1, 2))
         if self.spans.categories:
             # CTGAN section 4.3: the generator is to make the category that it was asked for
             loss = loss + self.spans.cross_entropy(raw, requested.span, requested.code).mean(1)
@@ -169,10 +170,6 @@ class GANTraining(Training[StackedGenerator]):
         mix = uniforms(keys, self.n_groups, device=self.spans.device)
         masks = self._masks.draw(self.keys(Stream.GAN_MASKS, steps), 3 * self.n_groups)
         return [self.by_step(x) for x in (mix, *masks)]
-
-
-def _in_float32(x: Tensor) -> Tensor:
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 # ---- CTGAN: a conditional generator of tables, trained against a critic --------------------------

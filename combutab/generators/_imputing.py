@@ -12,6 +12,7 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from combutab.core.rng import Stream, fold_in, random_uniform
+from combutab.core.text import list_names
 from combutab.generators._relations import Columns, PartialRows
 from combutab.generators._rules import Rules
 from combutab.generators.completion import Completion, DrawnRows, report_shortfall
@@ -164,15 +165,11 @@ def warn_of_empty_columns(encoder: ModeEncoder) -> None:
         if coder.categories is not None and not coder.keys and not coder.rare
     ]
     if empty:
-        listed = ", ".join(map(repr, empty[:_N_LISTED])) + ", ..." * (len(empty) > _N_LISTED)
         warnings.warn(
-            f"{listed} had no value in any row of the fitted table, and stays missing; leave the "
-            "column out",
+            f"{list_names(empty)} had no value in any row of the fitted table, and stays missing; "
+            "leave the column out",
             stacklevel=3,
         )
-
-
-_N_LISTED = 5  # columns that a warning names
 
 
 class Imputing:
@@ -266,8 +263,11 @@ class Imputing:
         Returns values (n, n_values) and codes (n, n_spans), whose unknown spans are not missing if
         the column has values. The known ones need not be kept. Later attempts use more donors.
         """
+        sampler = self._sampler()
+        if isinstance(sampler, DirectSampler):
+            return draw_conditionally(sampler, values, codes, is_known, key)
         n_neighbors = _NEIGHBORS * 2 ** min(attempt, 20)
-        return draw_nearest(self._sampler(), values, codes, is_known, key, n_neighbors)
+        return draw_nearest(sampler, values, codes, is_known, key, n_neighbors)
 
 
 def impute_mean(model: Imputing, X: Any, n_draws: int, random_state: Any) -> Any:
@@ -472,11 +472,14 @@ def draw_nearest(
 
 
 def draw_conditionally(
-    sampler: Sampler[Any], values: np.ndarray, codes: np.ndarray, is_known: np.ndarray, key: int
+    sampler: DirectSampler[Any],
+    values: np.ndarray,
+    codes: np.ndarray,
+    is_known: np.ndarray,
+    key: int,
 ) -> Encoded:
     """Complete encoded rows by a network that draws columns given others; see `draw_nearest`."""
     present = present_codes(sampler.encoder)
-    assert isinstance(sampler, DirectSampler)
     allowed = {i: present[i] for i in present if not is_known[:, i].all()}
     fixed = np.full(values.shape, np.nan, dtype=np.float32)
     for i, span in enumerate(sampler.encoder.layout_.spans):

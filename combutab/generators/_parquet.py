@@ -42,10 +42,10 @@ class _Parsed:
         self._table, self._forms = table, forms
         self.n_rows = table.n_rows
         # parts of a column are read with the unit and the time zone of the whole column
-        self._dtypes = {
-            name: form.read(_distinct(table.column(name, check)), f"column {name!r}").dtype
-            for name, form in forms.items()
-        }
+        self._dtypes = {}
+        for name, form in forms.items():
+            values = pd.Series(table.column(name, check).dropna().unique())
+            self._dtypes[name] = form.read(values, f"column {name!r}").dtype
 
     def column(self, name: str, check: Callable[[str, int], None]) -> pd.Series:
         """See `ParquetTable`."""
@@ -75,10 +75,6 @@ class _Parsed:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._table, name)
-
-
-def _distinct(column: pd.Series) -> pd.Series:
-    return pd.Series(column.dropna().unique())
 
 
 class _Widened:

@@ -13,7 +13,10 @@ import pandas as pd
 import torch
 from sklearn.utils.validation import check_is_fitted
 
+from combutab._model_files import Saved
 from combutab.core.device import guard_forks
+from combutab.core.files import Field, check_fields
+from combutab.core.parameters import table_tags
 from combutab.core.rng import Stream, fold_in, seed_from
 from combutab.generators._relations import Columns
 from combutab.generators._rules import Rules
@@ -26,7 +29,7 @@ from combutab.generators.conditions import (
     write_each,
     write_others,
 )
-from combutab.generators.constraints import refuse_broken
+from combutab.generators.constraints import Constraint, refuse_broken
 from combutab.generators.sampling import (
     NetworkT,
     RowWriter,
@@ -72,6 +75,7 @@ class Sampling(Generic[NetworkT]):
     # what fit leaves
     encoder_: ModeEncoder
     rules_: Rules  # the constraints in the encoder's terms
+    history_: pd.DataFrame
     n_features_in_: int
     feature_names_in_: np.ndarray  # where all names are strings
     _states: list[dict[str, np.ndarray]]  # of the network that makes rows, by member
@@ -99,6 +103,21 @@ class Sampling(Generic[NetworkT]):
         self.__dict__.pop("feature_names_in_", None)
         if hasattr(encoder, "feature_names_in_"):
             self.feature_names_in_ = encoder.feature_names_in_[: self.n_features_in_]
+
+    def _restore_fitted(
+        self, saved: Saved, fields: Mapping[str, Field], constraints: Sequence[Constraint] | None
+    ) -> ModeEncoder:
+        """Set the fields, the states and the encoder of a file; returns the encoder."""
+        check_fields(saved.fitted, fields, "what was fitted")
+        rules = saved.fitted.pop("_rules")
+        for name, value in saved.fitted.items():
+            setattr(self, name, value)
+        # it may be empty
+        self.history_ = saved.history.astype({"member": np.int64, "epoch": np.int64})
+        arrays, self._states = saved.arrays()
+        encoder = ModeEncoder.from_state(arrays, saved.header["encoder"])
+        self._set_encoder(encoder, Rules.restore(constraints or (), encoder, rules))
+        return encoder
 
     # ---- sample --------------------------------------------------------------------------------
 
@@ -423,11 +442,7 @@ class Sampling(Generic[NetworkT]):
         return hasattr(self, "_states")
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()  # type: ignore[misc]
-        tags.input_tags.allow_nan = True
-        tags.input_tags.string = True
-        tags.input_tags.categorical = True
-        return tags
+        return table_tags(super().__sklearn_tags__())  # type: ignore[misc]
 
 
 def start_sampling(model: Sampling[NetworkT]) -> tuple[Sampler[NetworkT], int]:

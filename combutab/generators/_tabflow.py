@@ -21,7 +21,7 @@ from combutab.core.parameters import COUNT, INFINITE, NOT_NEGATIVE, POSITIVE, SH
 from combutab.core.rng import Stream, fold_in, normals, random_permutations, uniforms
 from combutab.core.threads import limit_threads, network_threads
 from combutab.generators._base import BaseGenerator
-from combutab.generators._imputing import draw_conditionally, present_codes
+from combutab.generators._imputing import present_codes
 from combutab.generators._training import (
     DrawnBlocks,
     GeneratorPlan,
@@ -676,16 +676,6 @@ class TabFlow(BaseGenerator[StackedCascade]):
 
     def _draw(self, network: StackedCascade, spans: RowSpans, request: RowRequest) -> Samples:
         return draw_rows(FlowSteps(network, spans), network, request, self.n_sampling_steps)
-
-    def _draw_missing(
-        self,
-        values: np.ndarray,
-        codes: np.ndarray,
-        is_known: np.ndarray,
-        key: int,
-        attempt: int = 0,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        return draw_conditionally(self._sampler(), values, codes, is_known, key)
 
     def _code_probabilities(
         self, codes: np.ndarray, span_indices: Sequence[int] | None = None

@@ -17,7 +17,7 @@ from combutab.core.device import Precision
 from combutab.core.files import check_fields, several, text, whole
 from combutab.core.rng import Stream, fold_in
 from combutab.core.threads import training_flops
-from combutab.core.world import Ranks, broadcast, check_same, current
+from combutab.core.world import Ranks, broadcast, check_same, current, refuse_mixed_rows
 from combutab.generators.sampling import NetworkT, Sampler
 from combutab.nn import Member, RowSpans, StackedNetwork
 from combutab.preprocessing import ModeTable, RowLayout
@@ -263,10 +263,10 @@ class Training(ABC, Generic[NetworkT]):
         return slice(*self.world.span(n))
 
     def add_up(self, n_own: int, n: int, *names: str) -> float:
-        """Make gradients of means over a rank's own rows those of means over all n.
+        """Turn gradients of means over this rank's rows into gradients of means over all n rows.
 
-        Returns the share of the rows, by which to weigh the own losses; their sums over the ranks
-        are for the end of an epoch.
+        Returns the share of the rows, by which this rank's losses are weighted; the losses are
+        summed over the ranks at the end of an epoch.
         """
         if self.world.count == 1:
             return 1.0
@@ -376,18 +376,18 @@ class GeneratorStack(Trainable[GeneratorResult]):
         return n_done
 
     def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """All that the stack has: arrays, and how far training is."""
+        """The state of the stack: arrays, and the progress of the training."""
         arrays = {f"losses.{name}": np.array(values) for name, values in self.curves.items()}
         states = _tensors(self.training)
         for m, state in enumerate(self.best_states):
             states |= {f"{m}.best.{key}": value for key, value in state.items()}
         arrays |= {name: value.cpu().numpy() for name, value in states.items()}
         n_epochs = len(next(iter(self.curves.values())))
-        # in this order: the arrays of a file have none
+        # the order of the losses: arrays in a file have no order
         return arrays, {"epochs": n_epochs, "losses": list(self.curves)}
 
     def restore(self, arrays: Mapping[str, np.ndarray], progress: dict[str, Any]) -> int:
-        """Go on from what ``state`` gave; returns its epochs.
+        """Continue from the result of ``state``; returns its epochs.
 
         Raises ValueError if it is of another stack.
         """
@@ -503,7 +503,7 @@ class GeneratorStack(Trainable[GeneratorResult]):
 def _member_states(
     training: Training[Any],
 ) -> Iterator[tuple[str, Callable[[int], State], Callable[[int, State], None]]]:
-    """Everything with states of members: networks and their optimisers."""
+    """The parts with states of members: networks and their optimizers."""
     for name, network in training.networks.items():
         yield f"{name}.network", network.member_state, network.load_member
         if name in training.optimizers:
@@ -540,21 +540,13 @@ def share(
     check_same(ranks, [rows.values, rows.codes])
     if not broadcast(by_member) or len(plans) < ranks.count:
         return train_members(plans)
-
-    def train_rank() -> list[GeneratorResult]:
-        results = train_members(plans[slice(*ranks.span(len(plans)))])
-        if any(result.reason == "interrupted" for result in results):
-            raise KeyboardInterrupt
-        return results
-
-    return [result for results in ranks.each(train_rank) for result in results]
+    return ranks.share(len(plans), lambda members: train_members(plans[members]))
 
 
 def check_rows_shared(training: Training[Any], name: str) -> None:
     """Refuse training steps whose rows cannot be shared by ranks."""
     n_ranks = current().count
-    networks = [network.mixes_rows() for network in training.networks.values()]
-    mixed = next(filter(None, networks), None)
+    mixed = next(filter(None, (net.mixes_rows() for net in training.networks.values())), None)
     if not training.shares_rows:
         mixed = f"{name}: a step"
     elif training.batch_size < n_ranks:
@@ -562,9 +554,4 @@ def check_rows_shared(training: Training[Any], name: str) -> None:
             f"batch_size={training.batch_size} is less than the {n_ranks} ranks that share "
             "each step; raise it, or begin fewer"
         )
-    if mixed is not None:
-        raise ValueError(
-            f"{mixed} looks at the rows of a batch together, which {n_ranks} ranks would see "
-            f"in parts: use something else, or n_members of at least {n_ranks} without "
-            "callbacks, verbose and checkpoint, which are then shared out"
-        )
+    refuse_mixed_rows(mixed)

@@ -153,8 +153,8 @@ class VAETraining(Training[StackedRowDecoder]):
 
 # ---- TVAE: a variational autoencoder of tables ---------------------------------------------------
 
-# How much rows count, by argmax, that meet a condition by codes which are not their most probable:
-# little, so that they hardly matter where there are others
+# Weight, with argmax, of rows that meet a condition only by codes that are not the most probable.
+# It is small, so that other rows are preferred if there are any.
 _LESS_LIKELY = 0.1
 
 

@@ -22,7 +22,7 @@ from pandas.api import types
 
 from combutab.core.files import parse_json, whole_file
 from combutab.core.state import add_kind, pack, unpack
-from combutab.core.text import known_instead, no_column, one_line
+from combutab.core.text import known_instead, list_names, no_column, one_line
 from combutab.generators._cells import Coder, is_binary
 from combutab.generators._relations import Columns, DifferenceRelation, PartialRows, Relation
 from combutab.generators.expressions import (
@@ -171,7 +171,7 @@ def _check_names(what: str, names: Iterable[Any], n_min: int) -> tuple[Any, ...]
 
 @dataclass(frozen=True, init=False, repr=False)
 class _OfColumns(Constraint):
-    """A constraint that is made with names of columns alone."""
+    """A constraint whose only parameters are names of columns."""
 
     columns: tuple[Any, ...]
     _min_columns: ClassVar[int] = 2
@@ -922,8 +922,6 @@ class MissingRelation(Relation):
 
 # ---- Tables that break constraints ---------------------------------------------------------------
 
-_FIRST = 5  # rows that an error names
-
 
 def refuse_broken(
     constraints: Sequence[Constraint],
@@ -964,10 +962,10 @@ def refuse_broken(
         if label_parts:
             rows = rows[pd.Series(np.concatenate(label_parts)).duplicated()]
         if len(rows):
-            listed = ", ".join(map(str, rows[:_FIRST] + 1)) + ", ..." * (len(rows) > _FIRST)
             raise ValueError(
-                f"{len(rows):,} of {n:,} rows of {what} break {constraint!r}: data rows {listed}; "
-                "correct or drop them, or leave the constraint out"
+                f"{len(rows):,} of {n:,} rows of {what} break {constraint!r}: data rows "
+                f"{list_names(rows + 1, write=str)}; correct or drop them, or leave the "
+                "constraint out"
             )
 
 

@@ -280,7 +280,7 @@ def permutation_importance(
         )
         decreases[repeat] = result.importances[:, 0]
     mean, spread = decreases.mean(0), decreases.std(0, ddof=1)
-    # of one bootstrap sample: what new rows would bring
+    # of one bootstrap sample: the variance due to new rows
     half = stats.t.ppf(0.975, n_repeats - 1) * spread
     table = pd.DataFrame({"column": list(X.columns), "importance": mean})
     table = table.assign(low=mean - half, high=mean + half)

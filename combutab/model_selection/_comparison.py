@@ -329,6 +329,9 @@ def _refit(plan: ComparisonPlan, name: str, counter: NetworkCounter) -> Any:
     return estimator
 
 
+_RUN_ARGUMENTS = ("progress", "refit", "n_jobs", "checkpoint")
+
+
 def compare_activations(
     X: Any,
     y: Any,
@@ -445,29 +448,9 @@ def compare_activations(
     >>> sorted(found.summary["activation"])
     ['combu', 'relu']
     """
-    plan = plan_comparison(
-        X,
-        y,
-        task=task,
-        activations=activations,
-        seeds=seeds,
-        folds=folds,
-        epochs=epochs,
-        hidden=hidden,
-        scoring=scoring,
-        test=test,
-        device=device,
-        random_state=random_state,
-        estimator_params=estimator_params,
-        baselines=baselines,
-        recipe=recipe,
-        name=name,
-        cv=cv,
-        groups=groups,
-    )
-    return run_comparison(
-        plan, progress=progress, refit=refit, n_jobs=n_jobs, checkpoint=checkpoint
-    )
+    plan_arguments = dict(locals())
+    run_arguments = {name: plan_arguments.pop(name) for name in _RUN_ARGUMENTS}
+    return run_comparison(plan_comparison(**plan_arguments), **run_arguments)
 
 
 def compare_models(
@@ -529,22 +512,7 @@ def compare_models(
     >>> compared.summary["model"].tolist()
     ['neighbors', 'linear']
     """
-    plan = plan_comparison(
-        X,
-        y,
-        task=task,
-        models=DEFAULT_MODELS if models is None else models,
-        seeds=seeds,
-        folds=folds,
-        scoring=scoring,
-        test=test,
-        device=device,
-        random_state=random_state,
-        baselines="guess",
-        name=name,
-        cv=cv,
-        groups=groups,
-    )
-    return run_comparison(
-        plan, progress=progress, refit=refit, n_jobs=n_jobs, checkpoint=checkpoint
-    )
+    models = DEFAULT_MODELS if models is None else models
+    plan_arguments = {**locals(), "baselines": "guess"}
+    run_arguments = {name: plan_arguments.pop(name) for name in _RUN_ARGUMENTS}
+    return run_comparison(plan_comparison(**plan_arguments), **run_arguments)

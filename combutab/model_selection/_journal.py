@@ -213,7 +213,7 @@ def _difference(name: str, was: Any, now: Any) -> str:
 
 
 def _whole_lines(path: Path) -> list[bytes] | None:
-    """The lines of a file that have an end; None where there is no file."""
+    """The complete lines of a file; None if there is no file."""
     if not path.exists():
         return None
     return [line for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]

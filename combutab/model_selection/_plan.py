@@ -37,6 +37,7 @@ from combutab.model_selection._target import (
     check_choice,
     check_metric,
     classification_target,
+    comparison_errors,
     default_metric,
     find_task,
     fold_without_a_class,
@@ -324,9 +325,10 @@ def plan_comparison(
     X = np.asarray(X) if isinstance(X, list | tuple) else X
     is_polars(X)  # raises the error about lazy frames
     target, resolved = _read_task(X, y, task)
-    metric = None if scoring is None else _find_metric(scoring, resolved)
-    if groups is not None:
-        groups = _group_codes(groups, len(target))
+    with comparison_errors("scoring: "):
+        metric = None if scoring is None else choose_metric(scoring, resolved).name
+    with comparison_errors():
+        groups = group_codes(groups, len(target))
     splits = _plan_splits(X, target, resolved, cv, groups, folds, random_state)
     warn_repeated_rows(X, target, splits, stacklevel=4)
     metric = metric or default_metric(target, resolved, splits)
@@ -394,20 +396,6 @@ def _read_task(X: Any, y: Any, task: str) -> tuple[np.ndarray, Task]:
     if resolved == "classification":
         return classification_target(series), resolved
     return regression_target(series), resolved
-
-
-def _find_metric(scoring: str, task: Task) -> str:
-    try:
-        return choose_metric(scoring, task).name
-    except ValueError as error:
-        raise ComparisonError(f"scoring: {error}") from error
-
-
-def _group_codes(groups: Any, n_rows: int) -> np.ndarray | None:
-    try:
-        return group_codes(groups, n_rows)
-    except ValueError as error:
-        raise ComparisonError(str(error)) from error
 
 
 def _plan_splits(
@@ -480,10 +468,8 @@ def _activations(
         raise ComparisonError("activations must name at least one activation, got none")
     for factory in by_name.values():
         for width in set(hidden):
-            try:
+            with comparison_errors():
                 build_activation(factory, width)
-            except (ValueError, TypeError) as error:
-                raise ComparisonError(str(error)) from error
     return by_name
 
 
@@ -499,12 +485,10 @@ def _known_baselines(baselines: str | Sequence[str] | None) -> tuple[str, ...]:
 
 def _n_inputs(X: Any, task: Task, recipe: Recipe, params: dict[str, Any]) -> int:
     """Number of encoded columns; errors of the encoder or the estimator are raised here."""
-    try:
+    with comparison_errors():
         estimator = validate_parameters(_make_estimator(task, recipe, **params))
         encoder = estimator.make_encoder()
         encoder.fit_encode(X)
-    except (ValueError, TypeError) as error:
-        raise ComparisonError(one_line(error)) from error
     n_inputs = encoder.n_dense_ + len(encoder.cardinalities_) * estimator.embedding_dim
     if estimator.numeric_embedding != "none":
         n_inputs += encoder.numeric_scaler_.n_columns * (estimator.numeric_embedding_dim - 1)

@@ -66,7 +66,7 @@ class NetworkCounter(Callback):
         self.progress(self.finished + self.n_members * report.epoch / report.max_epochs)
 
     def on_train_end(self) -> None:
-        # the loop turns Ctrl-C into early results and would go on with the next stack
+        # the loop turns Ctrl-C into early results and would continue with the next stack
         failed = sys.exc_info()[0] is not None
         if not failed and any(result.reason == "interrupted" for result in self.results()):
             raise KeyboardInterrupt

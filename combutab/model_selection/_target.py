@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from numbers import Integral
 from typing import Any, Literal, cast
 
@@ -13,8 +14,8 @@ import pandas as pd
 from combutab.core.metrics import METRICS
 from combutab.core.scores import check_defined
 from combutab.core.splits import Split, shuffled_folds, validation_splits
-from combutab.core.text import one_line
-from combutab.preprocessing import TargetError, infer_task, read_numbers
+from combutab.core.text import list_names, one_line
+from combutab.preprocessing import infer_task, read_numbers
 
 Task = Literal["classification", "regression"]
 
@@ -23,6 +24,15 @@ _UNEVEN = 2 / 3  # share of the most frequent class above which accuracy is not 
 
 class ComparisonError(ValueError):
     """Raised if the data or a setting does not allow the comparison; its message is one line."""
+
+
+@contextmanager
+def comparison_errors(prefix: str = "") -> Iterator[None]:
+    """Raise errors about the data and settings in this context as a ComparisonError."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        raise ComparisonError(prefix + one_line(error)) from error
 
 
 def read_target(y: Any, n_rows: int) -> pd.Series:
@@ -47,10 +57,8 @@ def read_target(y: Any, n_rows: int) -> pd.Series:
 def find_task(y: pd.Series, task: str) -> Task:
     """Check the task, or infer it from the target."""
     if task == "auto":
-        try:
+        with comparison_errors():
             return infer_task(y)
-        except ValueError as error:
-            raise ComparisonError(str(error)) from error
     check_choice("task", task, ("auto", *METRICS))
     return cast(Task, task)
 
@@ -72,10 +80,8 @@ def classification_target(y: pd.Series) -> np.ndarray:
 
 def regression_target(y: pd.Series) -> np.ndarray:
     """Targets of a regression as float64."""
-    try:
+    with comparison_errors("regression needs a target of numbers: "):
         numbers = read_numbers(y).to_numpy(dtype=np.float64)
-    except TargetError as error:
-        raise ComparisonError(f"regression needs a target of numbers: {error}") from error
     if not np.isfinite(numbers).all():
         raise ComparisonError("the target has infinite values; drop these rows")
     return numbers
@@ -104,10 +110,8 @@ def given_splits(X: Any, y: np.ndarray, task: Task, cv: Any, groups: Any) -> tup
             f"cv must be a splitter or pairs of training and test rows, got {cv!r}; for a number "
             "of folds use folds="
         )
-    try:
+    with comparison_errors():
         splits = tuple(validation_splits(cv, "cv", X, y, groups))
-    except ValueError as error:
-        raise ComparisonError(one_line(error)) from error
     if len(splits) < 2:
         raise ComparisonError(f"cv must give at least 2 folds, got {len(splits)}")
     for fold, (train, test) in enumerate(splits):
@@ -162,15 +166,12 @@ def _check_class_sizes(classes: np.ndarray, counts: np.ndarray, folds: int) -> N
 
 
 def _class_words(classes: np.ndarray) -> str:
-    first = ", ".join(repr(value) for value in classes[:3].tolist())
-    if len(classes) == 1:
-        return f"class {first} has"
-    more = f" and {len(classes) - 3} more" if len(classes) > 3 else ""
-    return f"classes {first}{more} have"
+    names = list_names(classes.tolist(), 3)
+    return f"class {names} has" if len(classes) == 1 else f"classes {names} have"
 
 
 def default_metric(y: np.ndarray, task: Task, splits: Sequence[Split]) -> str:
-    """Return the metric to compare by where none is asked for.
+    """Return the default metric.
 
     R2 for a regression. For a classification accuracy, unless one class has more than two thirds
     of the rows: then ROC AUC, or log loss where a test fold lacks a class.
@@ -192,10 +193,8 @@ def check_metric(metric: str, y: np.ndarray, splits: Sequence[Split]) -> None:
                 f"{metric} needs every class in every test fold, and fold {fold} lacks one; "
                 "use fewer folds or another metric"
             )
-    try:
+    with comparison_errors():
         check_defined(metric, y)
-    except ValueError as error:
-        raise ComparisonError(str(error)) from error
 
 
 def fold_without_a_class(y: np.ndarray, splits: Sequence[Split]) -> int | None:

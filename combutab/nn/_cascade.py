@@ -227,7 +227,7 @@ class StackedCascade(StackedNetwork):
         self._flatten(spans.dtype, spans.device)
 
     def _role(self, entry: StackedTensor) -> str:
-        # of activations members share columns, those of the one network and of the other
+        # members share the columns of activations in both networks
         part, _, name = entry.name.partition(".")
         return "activation" if name.startswith("activations.") else part
 

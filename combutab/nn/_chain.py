@@ -196,7 +196,7 @@ _ENOUGH = 2**21  # multiply-adds from which oneDNN wins
 _ENOUGH_TRANSPOSED = 2**23  # where the left factor is transposed, which oneDNN has to copy
 _NARROW = 16  # columns; a result of fewer, and more than one, is faster by its transpose
 
-Allocate = Callable[[], Tensor]  # memory for a result, asked for where it is needed
+Allocate = Callable[[], Tensor]  # provides memory for a result
 
 
 def _is_zen_5_or_later() -> bool:
@@ -496,7 +496,7 @@ class AutogradStage(Stage):
         if result.requires_grad:
             inputs = [leaf, *self._parameters]
             derivatives = list(gradients_through([result], [grad], inputs))
-        # ``grad`` last: of one row, a parameter's gradient may be ``grad`` itself
+        # ``grad`` last: for a single row, a parameter's gradient may be ``grad`` itself
         for destination, value in zip(
             [*self._gradients, grad], [*derivatives[1:], derivatives[0]], strict=True
         ):
@@ -702,15 +702,15 @@ class Chain:
     Parameters
     ----------
     linears : sequence of StackedLinear
-        Or all of ``HeadLinear``, and ``HeadOutputs`` at the end; not in a residual network.
+        Or ``HeadLinear`` layers with ``HeadOutputs`` at the end, but not in a residual network.
     norms : sequence of nn.Module
-        One less than the linears: ``nn.Identity`` for none, ``StackedNorm``, or any module
+        One fewer than ``linears``: ``nn.Identity`` for none, ``StackedNorm``, or any module
         (M, rows, width) -> the same.
     slots : sequence of nn.Module
-        One less than the linears: ``StackedActivation``, or any module that is called with
+        One fewer than ``linears``: ``StackedActivation``, or any module that is called with
         (M, rows, width) and with ``valid``, (M, rows) or None (see ``forward``).
     flat : FlatTensors, optional
-        Where gradients go; without, the chain is for ``outputs`` alone.
+        Destination of the gradients; without it, the chain only has forward passes.
     residual : bool
         Each layer passes on its input and its output, concatenated.
     """
@@ -854,7 +854,7 @@ class Chain:
         self, i: int, x: Tensor, mask: Tensor | None, valid: Tensor | None, keep: bool
     ) -> Tensor:
         layer, buffer = self.layers[i], f"{i}" if keep else f"{i % 2}"
-        # where the slope is all that is kept, the next layer uses the memory again
+        # if only the slope is kept, the next layer reuses the memory
         buffer = "" if keep and mask is not None and layer.scales else buffer
         x = self._maps[i].forward(x, partial(self.scratch, f"a{buffer}"))
         if layer.norm is not None:
@@ -900,7 +900,7 @@ class Chain:
         to_inputs : bool
             Return the inputs' gradient, (M, rows, n_inputs); not for a residual network.
         to_weights : bool
-            False: the gradients of linear layers are not wanted.
+            Whether to set the gradients of the linear layers.
         """
         for i in reversed(range(len(self._maps))):
             allocate = partial(self.scratch, f"d{i % 2}")

@@ -113,10 +113,6 @@ ORIGINAL = "original"  # the activation of the CTGAN paper, in place of a name
 _SIGMA_START, _SIGMA_FLOOR = 0.1, 0.01
 
 
-def _leaky_relu(width: int) -> nn.Module:
-    return nn.LeakyReLU(0.2)
-
-
 class BlockNetwork(LayeredNetwork):
     """Layers of given widths, one per block: the base class of the networks of CTGAN and TVAE.
 
@@ -260,7 +256,7 @@ class StackedCritic(BlockNetwork):
     torch.Size([1, 2])
     """
 
-    _stream, _original = Stream.CRITIC, staticmethod(_leaky_relu)
+    _stream, _original = Stream.CRITIC, staticmethod(lambda width: nn.LeakyReLU(0.2))
 
     def __init__(
         self,

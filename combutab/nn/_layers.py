@@ -27,7 +27,7 @@ from combutab.core.rng import SeededDraws, Stream, counters, fold_in, random_int
 class StackedTensor:
     """One tensor of a module, and the members that own it."""
 
-    name: str  # the same for a member whatever it is stacked with
+    name: str  # does not depend on the other members of the stack
     module: nn.Module
     attribute: str
     start: int  # members [start, stop) own a row of the tensor
@@ -400,7 +400,7 @@ class StackedLinear(nn.Module):
         """
         z = torch.matmul(x, self.weight) * self.scale
         spread = z.std(1, correction=0, keepdim=True)
-        spread = torch.where(spread > 1e-6, spread, 1.0)  # nothing comes of constant inputs
+        spread = torch.where(spread > 1e-6, spread, 1.0)  # constant inputs have no effect
         middle = (z.gather(1, points) * shares).sum(1, keepdim=True) / spread
         for m in members:
             self.weight[m].div_(spread[m])

@@ -36,7 +36,7 @@ from combutab.nn._network import (
 # ---- Inputs: from encoded columns of a table to inputs of the first layer ------------------------
 
 NUMERIC_EMBEDDINGS = ("none", "pbld", "piecewise-linear")
-"""Names of what becomes of a number before the first layer."""
+"""Names of the embeddings of numbers."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 from combutab.core.text import p_relation
 from combutab.evaluation import NemenyiResult
 from combutab.model_selection import ModelComparison, shown_range
-from combutab.plotting._display import Display, new_figure, outside_legend, tidy
+from combutab.plotting._display import Display, label_rows, new_figure, outside_legend
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -105,11 +105,7 @@ class ActivationComparisonDisplay(Display):
         axes.axvline(summary["mean"].iloc[0], color="0.45", linewidth=0.8, linestyle="--", zorder=1)
         if not baselines.empty:
             _draw_baselines(axes, comparison, offsets)
-        axes.set_yticks(range(len(names)), names, parse_math=False)
-        axes.set_ylim(len(names) - 0.5, -0.5)  # the best on top
-        axes.tick_params(axis="y", length=0)
-        tidy(axes, grid="x")
-        axes.spines["left"].set_visible(False)
+        label_rows(axes, names)
         axes.set_xlabel(comparison.measure.description)
         axes.set_ylabel(comparison.group + ", baseline" * (not baselines.empty))
         axes.set_title(

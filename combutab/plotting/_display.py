@@ -22,6 +22,18 @@ def tidy(axes: Axes, grid: Literal["x", "y"] | None = None) -> None:
         axes.set_axisbelow(True)
 
 
+def label_rows(
+    axes: Axes, names: Sequence[Any], grid: Literal["x", "y"] = "x", **style: Any
+) -> None:
+    """Name the rows of a panel, the first on top; a grid along x stands for the left spine."""
+    axes.set_yticks(range(len(names)), names, parse_math=False, **style)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+    tidy(axes, grid)
+    if grid == "x":
+        axes.spines["left"].set_visible(False)
+
+
 def outside_legend(
     figure: Any,
     handles: Sequence[Any],

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from combutab.inspection import Attributions, PartialDependence, PermutationImportance
-from combutab.plotting._display import Display, outside_legend, tidy
+from combutab.plotting._display import Display, label_rows, outside_legend, tidy
 
 _BLUE, _VERMILION, _GREY = "#0072B2", "#D55E00", "0.3"
 _ROW = 0.3  # inches a column
@@ -88,13 +88,7 @@ class PermutationImportanceDisplay(Display):
             face = _BLUE if low > 0 else "white"
             axes.plot(mean, row, "o", color=_BLUE, markerfacecolor=face, markersize=7, zorder=4)
         axes.axvline(0, color="0.45", linewidth=0.8, linestyle="--", zorder=1)
-        axes.set_yticks(
-            range(len(table)), [_shown_name(c) for c in table["column"]], parse_math=False
-        )
-        axes.set_ylim(len(table) - 0.5, -0.5)
-        axes.tick_params(axis="y", length=0)
-        tidy(axes, grid="x")
-        axes.spines["left"].set_visible(False)
+        label_rows(axes, [_shown_name(name) for name in table["column"]])
         axes.set_xlabel(f"{self.importance.effect} when the column is shuffled", parse_math=False)
         open_circle = Line2D(
             [], [], color=_BLUE, marker="o", markerfacecolor="white", label="interval not above 0"
@@ -335,11 +329,7 @@ class AttributionDisplay(Display):
         colors = [_BLUE if value >= 0 else _VERMILION for value in bars]
         axes.barh(range(len(bars)), bars, color=colors, height=0.7, zorder=3)
         axes.axvline(0, color="0.45", linewidth=0.8, zorder=4)
-        axes.set_yticks(range(len(bars)), labels, parse_math=False)
-        axes.set_ylim(len(bars) - 0.5, -0.5)
-        axes.tick_params(axis="y", length=0)
-        tidy(axes, grid="x")
-        axes.spines["left"].set_visible(False)
+        label_rows(axes, labels)
         base, answer = attributions.base_values[row], attributions.predictions[row]
         axes.set_xlabel(f"added to the base value {base:.4g}", parse_math=False)
         axes.set_title(

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from combutab.evaluation import Robustness
-from combutab.plotting._display import new_figure, outside_legend, tidy
+from combutab.plotting._display import label_rows, new_figure, outside_legend, tidy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -164,11 +164,8 @@ def plot_robustness(result: Robustness) -> Figure:
     by_severity.set_xlabel("severity (0: the clean table)")
     by_severity.set_ylabel(result.scoring, parse_math=False)
     by_severity.xaxis.get_major_locator().set_params(integer=True)
-    by_corruption.set_yticks(range(len(corruptions)), corruptions, parse_math=False)
-    by_corruption.set_ylim(len(corruptions) - 0.5, -0.5)
     by_corruption.set_xlabel(f"{result.scoring}, mean over the severities", parse_math=False)
-    by_corruption.tick_params(axis="y", length=0)
     tidy(by_severity)
-    tidy(by_corruption, grid="y")
+    label_rows(by_corruption, corruptions, "y")
     outside_legend(figure, handles)
     return figure

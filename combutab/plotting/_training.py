@@ -9,7 +9,7 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from combutab.core.html import LearningCurves, learning_curves
-from combutab.plotting._display import Display, tidy
+from combutab.plotting._display import Display, label_rows, tidy
 from combutab.plotting._networks import COLORS, line_of
 
 if TYPE_CHECKING:
@@ -321,10 +321,7 @@ class PackDisplay(Display):
         if weights.get_shared_y_axes().joined(weights, losses):
             losses.tick_params(labelleft=False)
         for axes in (weights, losses):
-            axes.set_yticks(positions, labels, parse_math=False, fontsize=8)
-            axes.set_ylim(len(members) - 0.5, -0.5)
-            tidy(axes, grid="y")
-            axes.tick_params(axis="y", length=0)
+            label_rows(axes, labels, "y", fontsize=8)
         self._make_legend(lines)
         return self
 

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
-from combutab.core.text import user_stacklevel
+from combutab.core.text import list_names, user_stacklevel
 
 # ---- The kind of a column: by its dtype, and for objects by its values --------------------------
 
@@ -416,13 +416,11 @@ def _example(values: np.ndarray) -> Any:
     return present[0] if len(present) else None
 
 
-def raise_infinity(labels: Iterable[str], what: str = "X", n: int = 5) -> None:
+def raise_infinity(labels: Iterable[str], what: str = "X") -> None:
     """Raise scikit-learn's error for infinite input, with the columns that have it."""
-    names = list(labels)
-    more = f" and {len(names) - n} more" if len(names) > n else ""
     raise ValueError(
         f"Input {what} contains infinity or a value too large for dtype('float64') in "
-        f"{', '.join(names[:n])}{more}; replace it by NaN or by a bound"
+        f"{list_names(labels, write=str)}; replace it by NaN or by a bound"
     )
 
 
@@ -565,7 +563,7 @@ class CategoryMap:
             if (kind, value) not in self._position_of_meaning:
                 continue
             position = self._position_of_meaning[kind, value]
-            # of two texts, "1" and "1.0", each stands for itself
+            # the texts "1" and "1.0" are different categories
             if (
                 kind == "text"
                 or position is None
@@ -853,12 +851,12 @@ def _in_utc(moment: pd.Timestamp) -> pd.Timestamp:
     return moment.tz_localize("UTC") if moment.tzinfo is None else moment.tz_convert("UTC")
 
 
-def _quoted(keys: list[Key] | tuple[Key, ...], n: int = 3) -> str:
-    texts = [
-        repr(str(key) if isinstance(key, pd.Timestamp | pd.Timedelta) else key) for key in keys[:n]
-    ]
-    quoted = [text if len(text) <= _MAX_LENGTH else f"{text[:_MAX_LENGTH]}..." for text in texts]
-    return ", ".join(quoted) + (", ..." if len(keys) > n else "")
+def _quoted(keys: Sequence[Key]) -> str:
+    def quote(key: Key) -> str:
+        text = repr(str(key) if isinstance(key, pd.Timestamp | pd.Timedelta) else key)
+        return text if len(text) <= _MAX_LENGTH else f"{text[:_MAX_LENGTH]}..."
+
+    return list_names(keys, 3, quote)
 
 
 def category_order(key: Key) -> tuple[int, Any]:

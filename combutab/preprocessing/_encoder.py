@@ -28,9 +28,10 @@ from combutab.core.files import (
     several,
     whole,
 )
+from combutab.core.parameters import table_tags
 from combutab.core.state import declare, pack, unpack_all, with_lists
 from combutab.core.tasks import CallbackSupport, fit_task
-from combutab.core.text import user_stacklevel
+from combutab.core.text import list_names, user_stacklevel
 from combutab.core.world import ONE_PROCESS, World, current
 from combutab.preprocessing._columns import (
     LARGEST,
@@ -81,7 +82,6 @@ from combutab.preprocessing._tables import (
 # ---- Scales and categories of a table that comes in parts, in one pass and bounded memory --------
 
 _MAX_LARGE = 10_000  # large numbers of a column that are held
-_MAX_NAMED = 5  # columns that a warning names
 _MAX_LATER = 0.02  # of the range of the dates in fit, by which later rows may lie after it
 _later_rows_expected = ContextVar("later_rows_expected", default=False)
 
@@ -944,11 +944,10 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         self.text_forms_ = tuple(forms)
         if not forms:
             return
-        listed = [f"{labels[form.column]} ({form.example()})" for form in forms[:_MAX_NAMED]]
-        more = ", ..." * (len(forms) > _MAX_NAMED)
+        listed = list_names((f"{labels[f.column]} ({f.example()})" for f in forms), write=str)
         warnings.warn(
             OddColumnWarning(
-                f"text is read as dates, times or numbers: {', '.join(listed)}{more}. Convert the "
+                f"text is read as dates, times or numbers: {listed}. Convert the "
                 "columns (pandas.to_datetime, to_timedelta, to_numeric) to silence this warning, "
                 "or to the dtype 'category' if they are categories"
             ),
@@ -990,11 +989,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         return EncodedTable(dense, codes)
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.sparse = True
-        tags.input_tags.string = True
-        tags.input_tags.categorical = True
+        tags = table_tags(super().__sklearn_tags__(), sparse=True)
         tags.transformer_tags.preserves_dtype = []
         return tags
 

@@ -36,6 +36,8 @@ from combutab.preprocessing._columns import (
     refuse_objects,
 )
 
+HAS_DIGIT = re.compile(r"\d").search  # as all texts of numbers, dates and times have
+
 FormKind = Literal[
     "date text", "clock text", "unit text", "date number", "date", "datetime", "period", "decimal"
 ]
@@ -254,7 +256,7 @@ def find_text_form(column: pd.Series, position: int) -> ColumnForm | None:
         return None
     texts = column.dropna().unique()
     stripped = [text for text in map(str.strip, texts) if text.lower() not in MISSING_TEXTS]
-    if len(set(stripped)) < 2:
+    if len(set(stripped)) < 2 or not HAS_DIGIT("".join(stripped)):
         return None
     if (form := find_date_format(stripped)) is not None:
         return ColumnForm(position, "date text", form)

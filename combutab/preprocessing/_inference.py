@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from combutab.core.dates import find_number_format, split_dates
-from combutab.core.text import counted
+from combutab.core.text import counted, list_names
 from combutab.preprocessing._columns import (
     ColumnKind,
     column_kind,
@@ -22,14 +22,13 @@ from combutab.preprocessing._columns import (
     object_datetimes,
 )
 from combutab.preprocessing._features import is_free_text
-from combutab.preprocessing._forms import find_text_form, measured_example
+from combutab.preprocessing._forms import HAS_DIGIT, find_text_form, measured_example
 from combutab.preprocessing._tables import as_pandas
 from combutab.preprocessing.amounts import UNIT, Amounts
 from combutab.preprocessing.modes import find_identifiers
 
 _MIN_SHARE_ALIKE = 0.9  # of the values are numbers, or dates
 _MIN_SHARE_WITH_MARK = 0.5  # are numbers, if all other values are equal
-_MAX_NAMED = 5  # columns that a warning names
 _MAX_LETTERS = 40  # letters: no number, and no date
 _DECIMALS = r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?"
 _DECIMAL_NUMBER = re.compile(rf"[+-]?{_DECIMALS}", re.IGNORECASE)
@@ -223,7 +222,7 @@ def odd_categories(columns: Mapping[str, Mapping[Any, int]]) -> Iterator[str]:
     """
     for name, value_counts in columns.items():
         texts = dict(itertools.islice(value_counts.items(), _N_LOOKED_AT))
-        if not texts or not all(isinstance(value, str) for value in texts):
+        if not all(isinstance(value, str) for value in texts) or not HAS_DIGIT("".join(texts)):
             continue
         rows: dict[str, int] = {}
         for value, count in texts.items():
@@ -265,8 +264,7 @@ def unlearned(
     for name, value_counts in columns.items():
         looks.setdefault(_look(value_counts, min_count), []).append(name)
     for (look, remedy), names in looks.items():
-        listed = ", ".join(names[:_MAX_NAMED]) + ", ..." * (len(names) > _MAX_NAMED)
-        problem = f"nothing is learned from {listed}: {look}"
+        problem = f"nothing is learned from {list_names(names, write=str)}: {look}"
         yield UnlearnedWarning(problem, remedy, tuple(names))
 
 
@@ -624,8 +622,8 @@ def _first_value(rows: Counts) -> str:
     return quoted(next(iter(rows)))
 
 
-def _some_quoted(values: list[str], n: int = 3) -> str:
-    return ", ".join(map(quoted, values[:n])) + (", ..." if len(values) > n else "")
+def _some_quoted(values: list[str]) -> str:
+    return list_names(values, 3, quoted)
 
 
 def quoted(value: str, n: int = 24) -> str:

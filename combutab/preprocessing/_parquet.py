@@ -15,6 +15,7 @@ import pandas as pd
 
 from combutab.core.files import whole_file
 from combutab.core.progress import uninterrupted
+from combutab.core.text import one_line
 from combutab.preprocessing._columns import ColumnKind, column_kind
 
 # ---- Parquet files of a table: a file, a folder, a pattern or a list, on any file system ---------
@@ -97,11 +98,7 @@ def named_errors(doing: str, kind: type[Exception] = ValueError) -> Iterator[Non
     except (arrow().ArrowException, OSError) as error:
         if isinstance(error, FileNotFoundError) and kind is OSError:
             raise
-        raise kind(f"cannot {doing}: {_on_one_line(error)}") from error
-
-
-def _on_one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
+        raise kind(f"cannot {doing}: {one_line(error)}") from error
 
 
 def find_place(path: str | os.PathLike[str], filesystem: Any = None) -> StoredFile:
@@ -124,7 +121,7 @@ def find_place(path: str | os.PathLike[str], filesystem: Any = None) -> StoredFi
         filesystem_of_uri, inner_path = fs.FileSystem.from_uri(text)
     except (arrow().ArrowException, OSError) as error:
         raise ValueError(
-            f"there is no way to a {scheme}:// path here: {_on_one_line(error)}; pass a pyarrow or "
+            f"there is no way to a {scheme}:// path here: {one_line(error)}; pass a pyarrow or "
             "fsspec file system as filesystem, with a path on it"
         ) from error
     return StoredFile(
@@ -563,7 +560,7 @@ def _frame(table: Any) -> pd.DataFrame:
     columns = []
     for column in table.columns:
         if types.is_decimal(column.type):
-            column = _as_number(column)
+            column = _decimals_as_numbers(column)
         elif not _is_one_of(column.type, *_FIXED):
             column = pc.dictionary_encode(column)
         columns.append(column)
@@ -578,7 +575,7 @@ def _frame(table: Any) -> pd.DataFrame:
     return frame
 
 
-def _as_number(decimals: Any) -> Any:
+def _decimals_as_numbers(decimals: Any) -> Any:
     """A column of decimals as integers if they are, and 64 bits hold them, else as floats."""
     pa = arrow()
     if decimals.type.scale <= 0:

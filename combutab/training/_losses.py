@@ -490,7 +490,7 @@ def _search_factors(
     losses: Callable[[Tensor], Tensor], raw: Tensor, weight: Tensor, subsets: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     weight = weight.to(torch.float64)
-    weight = weight * ((weight > 0).sum(1) / weight.sum(1)).unsqueeze(1)  # whatever their scale
+    weight = weight * ((weight > 0).sum(1) / weight.sum(1)).unsqueeze(1)  # at any scale
     if subsets is None:
         subsets = weight.new_empty(*weight.shape, 0)
 

@@ -148,8 +148,8 @@ class Padding:
 class Batches:
     """Row numbers of every member's batches, epoch after epoch.
 
-    They are asked for in the epochs before ``until``. ``before`` is the number of steps done
-    before these rows, which are a part of a table that is streamed: each part has its own order.
+    There are batches for the epochs before ``until``. ``before`` is the number of steps before
+    these rows in the epoch, if they are a part of a streamed table: each part has its own order.
     """
 
     def __init__(
@@ -245,7 +245,7 @@ def row_table(rows: Sequence[Tensor], device: torch.device) -> Tensor:
     """(M, n_max) row numbers; one table in memory where all members have the same."""
     if all(r is rows[0] for r in rows):
         return rows[0].to(device).expand(len(rows), -1)
-    # padding counts with weight 0, which only a row that the member can bear survives
+    # padding has weight 0, and repeats a row of the member, because 0 times infinity is NaN
     table = torch.stack([r[0] for r in rows]).to(device).unsqueeze(1)
     table = table.repeat(1, max(len(r) for r in rows))
     for m, member_rows in enumerate(rows):
@@ -253,7 +253,7 @@ def row_table(rows: Sequence[Tensor], device: torch.device) -> Tensor:
     return table
 
 
-# ---- One step of a stack. Nothing in it waits for the host, which queues the next one meanwhile
+# ---- One step of a stack, which never waits for the host ---------------------------------------
 
 
 @dataclass(frozen=True)
@@ -271,7 +271,8 @@ class Batch:
     """A step's rows (M, b, ...) with their weights (M, b), 0 for padding, or None.
 
     ``total_weight`` is that of each member's rows, (M,), or their number where none is weighted.
-    Each of several ranks has the rows from ``first`` on, maybe none; the total is over all ranks.
+    If ranks share the fit, the rows are those of this rank, from ``first`` on, and may be none;
+    the total is over all ranks.
     """
 
     rows: Rows

@@ -19,7 +19,7 @@ from torch import Tensor
 from combutab.core.files import check_fields, several, whole
 from combutab.core.progress import uninterrupted
 from combutab.core.threads import limit_threads, network_threads, training_flops
-from combutab.core.world import ONE_PROCESS, broadcast, current, unshared
+from combutab.core.world import ONE_PROCESS, broadcast, current, refuse_mixed_rows, unshared
 from combutab.nn import TableNetwork
 from combutab.training._callbacks import Callback, EpochReport
 from combutab.training._losses import accuracy, best_factors, r2, subset_factors, subset_sums
@@ -390,7 +390,7 @@ class HeldOutOutputs:
         return None if self.outputs is None else self.outputs[m, :n_rows].cpu().clone()
 
     def load_member(self, m: int, best: Tensor, outputs: Tensor) -> None:
-        """Go on from a member's best scores, (K,), and outputs."""
+        """Continue from a member's best scores, (K,), and outputs."""
         n_rows, device = len(outputs), self.parts.device
         if self.outputs is None:
             shape = (*self.parts.shape, outputs.shape[1])
@@ -500,7 +500,7 @@ class StackTraining(Trainable[MemberResult]):
         self.held_out: HeldOutOutputs | None = None
         if self.scorer is not None and self.scorer.parts is not None:
             self.held_out = HeldOutOutputs(self.scorer.parts)
-        # of members that are in training; the rest of each follows at its end
+        # of the members in training; states are added when a member ends
         self.records = [deepcopy(p.start) if p.start else MemberResult() for p in plans]
         for i, record in enumerate(self.records):
             self.optimizer.load_member(i, record.optimizer)
@@ -633,7 +633,7 @@ class StackTraining(Trainable[MemberResult]):
                 best[index] = flat.values[index]
 
     def end_epoch(self, n_epochs: int, *, stop: bool) -> None:
-        """See `Trainable`; also decays the rates of members that go on."""
+        """See `Trainable`; also decays the rates of the remaining members."""
         config, ended = self.config, dict[int, str]()
         for m, record in enumerate(self.records):
             if not np.isfinite(record.train_loss[-1]):
@@ -739,7 +739,7 @@ class StackTraining(Trainable[MemberResult]):
         return arrays, {"epochs": n_epochs, "members": list(self.members)}
 
     def restore(self, arrays: Arrays, progress: dict[str, Any]) -> int:
-        """Go on from what ``state`` gave; returns its epochs.
+        """Continue from the result of ``state``; returns its epochs.
 
         Raises KeyError or ValueError if it is of another stack.
         """
@@ -810,13 +810,7 @@ def train_stack(
     pass the same arguments, and get the same result. A network in which a row's output depends on
     the other rows of its batch raises a ValueError.
     """
-    n_ranks, mixed = current().count, net.mixes_rows()
-    if n_ranks > 1 and mixed is not None:
-        raise ValueError(
-            f"{mixed} looks at the rows of a batch together, which {n_ranks} ranks would see "
-            f"in parts: use something else, or n_members of at least {n_ranks} without "
-            "callbacks and checkpoint, which are then shared out"
-        )
+    refuse_mixed_rows(net.mixes_rows())
     training = StackTraining(net, data, plans, config, stream, file)
     return train(training, config.max_epochs, callbacks, config.max_seconds)
 

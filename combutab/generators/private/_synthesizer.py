@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from combutab._model_files import Loadable, Saved, loadable
 from combutab.core.device import Precision, resolve_device
-from combutab.core.files import check_fields, kind, number, whole
+from combutab.core.files import kind, number, whole
 from combutab.core.html import FittedHTML
 from combutab.core.parameters import (
     COUNT,
@@ -30,9 +30,9 @@ from combutab.core.parameters import (
     parameter,
 )
 from combutab.core.rng import Stream, fold_in, seed_from
-from combutab.core.text import counted
+from combutab.core.text import counted, list_names
 from combutab.generators._base import check_constraints
-from combutab.generators._imputing import Imputing, draw_conditionally
+from combutab.generators._imputing import Imputing
 from combutab.generators._learned_columns import LearnedColumns, order_relations
 from combutab.generators._rules import Rules
 from combutab.generators._sampling import Sampling
@@ -67,7 +67,7 @@ from combutab.generators.private._mixture import (
     coarser_views,
     expected_noise,
 )
-from combutab.generators.sampling import FREE, DirectSampler, Encoded, Sampler
+from combutab.generators.sampling import FREE, DirectSampler, Sampler
 from combutab.preprocessing import (
     ColumnForm,
     ModeEncoder,
@@ -600,7 +600,7 @@ class PrivateSynthesizer(
         ways = [f"epsilon={_rounded_up(enough):g} or more"] * (enough <= _MOST_EPSILON)
         ways += [f"at most {counted(int(n / factor), 'column')}"] * (n / factor >= 1)
         ways += ["a smaller max_rows_per_person"] * (max_rows > 1)
-        first = ", ".join(map(repr, names[:3])) + f" and {n - 3} more" * (n > 3)
+        first = list_names(names, 3)
         hidden = "any one sample" if max_rows == 1 else "the rows of any one person"
         rows = f"delta={self.delta:g} is for fewer than {max_n_rows:,.0f} rows"
         if n_rows is not None:
@@ -688,16 +688,6 @@ class PrivateSynthesizer(
         sampler.rules = self.rules_
         return sampler
 
-    def _draw_missing(
-        self,
-        values: np.ndarray,
-        codes: np.ndarray,
-        is_known: np.ndarray,
-        key: int,
-        attempt: int = 0,
-    ) -> Encoded:
-        return draw_conditionally(self._sampler(), values, codes, is_known, key)
-
     # ---- files and words -----------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -714,15 +704,8 @@ class PrivateSynthesizer(
         return _FITTED, {}
 
     def _restore(self, saved: Saved) -> None:
-        check_fields(saved.fitted, _FITTED, "what was fitted")
-        rules = saved.fitted.pop("_rules")
-        for name, value in saved.fitted.items():
-            setattr(self, name, value)
-        self.history_ = saved.history.astype({"member": np.int64, "epoch": np.int64})
-        arrays, self._states = saved.arrays()
-        encoder = ModeEncoder.from_state(arrays, saved.header["encoder"])
         self._check()
-        self._set_encoder(encoder, Rules.restore(self.constraints or (), encoder, rules))
+        encoder = self._restore_fitted(saved, _FITTED, self.constraints)
         state = self._states[0]
         width = sum(encoder.layout_.sizes)
         table = state.get("probabilities", np.zeros(()))

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
-from combutab.core.text import no_column
+from combutab.core.text import list_names, no_column
 from combutab.preprocessing._columns import (
     ColumnKind,
     column_kind,
@@ -397,8 +397,7 @@ class CategoryColumn:
         )
 
     def _examples(self) -> str:
-        listed = ", ".join(map(repr, self.keys[:5])) or "none at all"
-        return listed + (f" and {len(self.keys) - 5} more" if len(self.keys) > 5 else "")
+        return list_names(self.keys) or "none at all"
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from combutab.core.files import check_parameters
 from combutab.core.state import pack, unpack_all, with_lists
+from combutab.core.text import list_names
 from combutab.preprocessing._columns import rows_needed
 from combutab.preprocessing._parquet import ParquetTable
 from combutab.preprocessing._tables import Table
@@ -125,7 +126,6 @@ def lay_out_rows(columns: Sequence[ModeColumn]) -> RowLayout:
 
 _MAX_RARE_SHARE = 0.1  # of the rows
 _MAX_UNIQUE_SHARE = 0.5  # of the values
-_LISTED = 10  # names
 
 
 def refuse_suppressed(names: Sequence[Any], columns: Sequence[ModeColumn], min_count: int) -> None:
@@ -140,15 +140,10 @@ def refuse_suppressed(names: Sequence[Any], columns: Sequence[ModeColumn], min_c
     ]
     if unknown:
         raise ValueError(
-            f"no value of {_listing(unknown)} is held by {min_count} rows (min_frequency), so that "
-            "none could be made: leave the column out, or convert it if it holds numbers or dates, "
-            "or list it in identifiers to have new ones made, or keep all values by min_frequency=1"
+            f"no value of {list_names(unknown)} is held by {min_count} rows (min_frequency): "
+            "leave the column out, convert it if it holds numbers or dates, list it in identifiers "
+            "to have new ones made, or keep all values by min_frequency=1"
         )
-
-
-def _listing(names: Sequence[Any]) -> str:
-    listed = ", ".join(map(repr, names[:_LISTED]))
-    return listed + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
 
 
 # ---- Columns of Parquet files, each as a whole ---------------------------------------------------
@@ -558,21 +553,20 @@ class ModeEncoder(BaseEstimator):
         if identifiers:
             holds = "holds" if len(identifiers) == 1 else "hold"
             sentences.append(
-                f"{_listing(identifiers)} {holds} identifiers: they are not learned, and new rows "
-                "and filled cells get made-up ones that are not in the table; 'identifiers' says "
-                "which columns hold some, if not these"
+                f"{list_names(identifiers)} {holds} identifiers: they are not learned, and new "
+                "rows and filled cells get made-up ones that are not in the table; 'identifiers' "
+                "says which columns hold some, if not these"
             )
         if rare:
-            listed = ", ".join(rare[:_LISTED]) + " and more" * (len(rare) > _LISTED)
             sentences.append(
-                f"{listed} have values that fewer rows than min_frequency have: they are not kept, "
-                "and new rows and filled cells get the others; join such values into groups, or "
-                "keep them by a lower min_frequency"
+                f"{list_names(rare, write=str)} have values that fewer rows than min_frequency "
+                "have: they are not kept, and new rows and filled cells get the others; join such "
+                "values into groups, or keep them by a lower min_frequency"
             )
         if copied:
             sentences.append(
-                f"most values of {_listing(copied)} are there once, and new rows get them as they "
-                "are: if they are private, leave the column out, or raise min_frequency"
+                f"most values of {list_names(copied)} are there once, and new rows get them as "
+                "they are: if they are private, leave the column out, or raise min_frequency"
             )
         return sentences
 

@@ -175,20 +175,20 @@ def append_cells(column: pd.Series, cells: pd.Series) -> pd.Series:
             categories = [*dtype.categories.astype(object), *new]
             column = column.astype(pd.CategoricalDtype(categories, dtype.ordered))
         return pd.concat([column, cells.astype(column.dtype)], ignore_index=True)
-    return pd.concat([column, _as_held(cells, dtype)], ignore_index=True)
+    return pd.concat([column, _to_dtype(cells, dtype)], ignore_index=True)
 
 
 def put_cells(column: pd.Series, absent: np.ndarray, cells: pd.Series) -> pd.Series:
     """Replace the cells where ``absent``, (n,) bool, with dtypes as in `append_cells`."""
     dtype: Any = column.dtype
     if absent.all() and not isinstance(dtype, pd.CategoricalDtype | pd.SparseDtype):
-        return _as_held(cells, dtype).set_axis(column.index)
+        return _to_dtype(cells, dtype).set_axis(column.index)
     position = np.arange(len(column))
     position[absent] = len(column) + np.arange(len(cells))
     return append_cells(column, cells).take(position).set_axis(column.index)
 
 
-def _as_held(cells: pd.Series, dtype: Any) -> pd.Series:
+def _to_dtype(cells: pd.Series, dtype: Any) -> pd.Series:
     """Cells as a dtype holds them, or as they are if it cannot."""
     cells = _dense(cells)
     try:
