@@ -283,7 +283,7 @@ def _in_one_format(
 # ---- evaluation --------------------------------------------------------------------------------
 
 
-def evaluate_tables(**arguments: Any) -> SyntheticEvaluation:
+def evaluate_tables(**arguments: Any) -> Any:
     """Call `evaluate_synthetic` and show its progress; errors become UserErrors."""
     from rich.text import Text
 
