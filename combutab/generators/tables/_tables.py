@@ -35,7 +35,6 @@ from combutab.core.files import (
     several,
     text,
     whole,
-    write_model,
 )
 from combutab.core.rng import Stream, fold_in, seed_from
 from combutab.core.state import pack, unpack
@@ -491,7 +490,9 @@ class TabFlowTables(Loadable, BaseEstimator):
         ValueError
             If a parameter cannot be saved without code.
         """
-        check_is_fitted(self)
+        super().save(path)
+
+    def _file_content(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         header = model_header(type(self)())
         tensors: dict[str, np.ndarray] = {}
         header["template"] = model_header(self._template())
@@ -506,7 +507,7 @@ class TabFlowTables(Loadable, BaseEstimator):
         for i, (name, generator) in enumerate(self.generators_.items()):
             header["generators"][name], arrays = file_content(generator)
             tensors |= {f"{i}.{key}": array for key, array in arrays.items()}
-        write_model(path, header, tensors)
+        return header, tensors
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, device: str | torch.device = "auto") -> Self:
