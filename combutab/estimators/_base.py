@@ -33,12 +33,12 @@ from torch import Tensor
 from combutab._model_files import Checkpoint
 from combutab.core.device import Precision, guard_forks, resolve_device
 from combutab.core.metrics import plain_name
-from combutab.core.repeated import count_repeated_rows
 from combutab.core.rng import Stream, fold_in, holding, seed_from
 from combutab.core.splits import (
     RowOrder,
     Split,
     check_folds,
+    count_repeated_rows,
     group_codes,
     random_hold_out,
     shuffled_folds,

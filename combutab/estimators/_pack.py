@@ -65,7 +65,6 @@ from combutab.estimators._base import (
 from combutab.estimators._boosting import Trees
 from combutab.estimators._classifier import CLASS_WEIGHT, ClassPredictions, MLPClassifier
 from combutab.estimators._conformal import ConformalScores, check_scores, learn_scores
-from combutab.estimators._docs import document
 from combutab.estimators._export import Exports, TableModule
 from combutab.estimators._fitted import (
     CONFORMAL,
@@ -97,6 +96,7 @@ from combutab.estimators._parameters import (
     DATE_FEATURES,
     TEXT_FEATURES,
     check_scorer,
+    document,
     validate_parameters,
 )
 from combutab.estimators._regressor import LOSSES, MLPRegressor, NumberPredictions

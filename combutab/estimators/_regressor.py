@@ -23,7 +23,7 @@ from combutab.core.parameters import parameter
 from combutab.core.rng import seed_from
 from combutab.core.scorers import scorer_name
 from combutab.estimators._conformal import ConformalScores, thresholds
-from combutab.estimators._docs import document
+from combutab.estimators._parameters import document
 from combutab.estimators._streaming import StreamedMLP
 from combutab.estimators._targets import (
     Target,

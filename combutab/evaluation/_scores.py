@@ -23,11 +23,10 @@ from combutab.core.predictions import (
     one_hot,
     predict_labels,
 )
-from combutab.core.repeated import repeated_rows_message
 from combutab.core.rng import RandomState, as_generator
 from combutab.core.scorers import find_metric, positive_class
 from combutab.core.scores import as_positive, confusion_counts, guess_targets
-from combutab.core.splits import group_codes
+from combutab.core.splits import group_codes, repeated_rows_message
 from combutab.core.text import counted
 from combutab.evaluation._intervals import Bootstrap, draw_samples, reason_for_no_interval
 
