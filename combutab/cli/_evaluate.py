@@ -51,8 +51,9 @@ class EvaluateOptions(_options.ReadOptions):
         Table of the synthetic rows, with the same columns.
     test : FILE
         Table of real rows that the generator was not trained on (hold-out). Models are tested on
-        them, and attacks on REAL are compared with attacks on them. Without this table, models are
-        tested on parts of REAL, and privacy is measured only by copied rows and near copies.
+        them, synthetic rows are distinguished from them, and attacks on REAL are compared with
+        attacks on them. Without this table, models are tested on parts of REAL, synthetic rows are
+        distinguished from REAL, and privacy is measured only by copied rows and near copies.
     out : FILE
         HTML report to write, such as report.html.
     json : FILE

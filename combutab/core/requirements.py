@@ -33,7 +33,11 @@ SCORES = {
     "detection": Score(
         "2 (1 - ROC AUC) of the two-sample test, at most 1: 1 if rows cannot be distinguished"
     ),
-    "detection_auc": Score("ROC AUC of the two-sample test"),
+    "detection_auc": Score(
+        "ROC AUC of the two-sample test of synthetic rows against held-out rows, or against "
+        "training rows if there are no others"
+    ),
+    "real_detection_auc": Score("the same for training rows against held-out rows", "test"),
     "columns": Score("mean match of the distributions of columns"),
     "pairs": Score("mean score of pairs of columns"),
     "alpha_precision": Score("alpha-precision"),

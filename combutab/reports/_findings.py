@@ -390,23 +390,29 @@ def judge_fidelity(
 
     ``alike`` and ``detection`` are of `fidelity` and `detection`, with the source `SYNTHETIC` and
     perhaps `HELD_OUT`; the latter may be empty. There are ``n_train`` rows in the real table,
-    ``n_made`` in the synthetic one and ``n_test`` in the held-out real one; columns ``left_out``
-    name rows, and are in none of the tables.
+    ``n_made`` in the synthetic one and ``n_test`` in the held-out real one, which ``detection``
+    compares with, if there are any; columns ``left_out`` name rows, and are in none of the tables.
     """
     if column_losses(alike, SYNTHETIC).empty:
         why = "Not known: the real table has no values to compare with."
         return Finding("fidelity", "unknown", why)
-    detected = two_sample(detection, SYNTHETIC, min(n_train, n_made))
+    n_compared = min(n_test or n_train, n_made)
+    detected = two_sample(detection, SYNTHETIC, n_compared)
     real = two_sample(detection, HELD_OUT, min(n_train, n_test))
-    rows, pairs = _judge_rows(detected, real), _judge_pairs(alike, yardsticks)
+    rows = _judge_rows(detected, real, bool(n_test))
+    pairs = _judge_pairs(alike, yardsticks)
     level = worst_level([level for level, _ in (rows, pairs) if level])
     # no level comes of single columns: those drawn each for itself match as well
     sentences = [*rows[1], *pairs[1], *_judge_columns(alike, yardsticks)]
     if level == "unknown":
-        sentences[0] = f"not known, with {counted(min(n_train, n_made), 'row')}: {sentences[0]}"
-    differ = real is not None and real.n_rows >= FEW and real.area >= TOLD_FAIR
+        sentences[0] = f"not known, with {counted(n_compared, 'row')}: {sentences[0]}"
     notes = say(
-        "fidelity_notes", level=level, told=detected, differ=differ, left_out=_listed(left_out)
+        "fidelity_notes",
+        level=level,
+        told=detected,
+        has_test=bool(n_test),
+        differ=real is not None and real.differ,
+        left_out=_listed(left_out),
     )
     sentence = " ".join(
         f"{sentence_text[0].upper()}{sentence_text[1:]}." for sentence_text in sentences
@@ -450,16 +456,24 @@ def _judge_pairs(alike: pd.DataFrame, yardsticks: Yardsticks) -> tuple[str, list
     return level, say("pairs_of_columns", why=why, **facts)
 
 
-def _judge_rows(detected: TwoSample | None, real: TwoSample | None) -> tuple[str, list[str]]:
+def _judge_rows(
+    detected: TwoSample | None, real: TwoSample | None, has_test: bool
+) -> tuple[str, list[str]]:
     """The level of complete rows, and sentences."""
     level = "unknown"
     if detected is not None:
+        alike, error = 1.0 - detected.area, detected.error
+        if real is not None and real.differ:
+            # rows like the training rows are distinguished from held-out rows as these are
+            scale = 0.5 / max(1.0 - real.area, _ROUNDING)
+            error = scale * math.hypot(error, 2 * scale * alike * real.error)
+            alike *= scale
         few = detected.n_rows < FEW
-        error = (4 if few else 2) * detected.error
-        level = level_within(1.0 - detected.area, error, 1.0 - TOLD_GOOD, 1.0 - TOLD_FAIR)
+        level = level_within(alike, (4 if few else 2) * error, 1.0 - TOLD_GOOD, 1.0 - TOLD_FAIR)
         if few and level != "poor":
             level = "unknown"  # a learner that tells nothing has had too few rows to learn it from
-    return level, say("whole_rows", told=detected, real=real, learner=LEARNERS[C2ST], level=level)
+    facts = {"told": detected, "real": real, "has_test": has_test, "learner": LEARNERS[C2ST]}
+    return level, say("whole_rows", level=level, **facts)
 
 
 def _give_or_take(off: float) -> str:

@@ -11,7 +11,7 @@ import pandas as pd
 from combutab.core.metrics import METRICS
 from combutab.core.requirements import SCORES
 from combutab.reports._attacks import ATTRIBUTES, MEMBERSHIP, SINGLING_OUT
-from combutab.reports._findings import C2ST, SYNTHETIC, best_learner
+from combutab.reports._findings import C2ST, HELD_OUT, SYNTHETIC, best_learner
 from combutab.reports._yardsticks import column_losses, pair_losses
 
 
@@ -29,9 +29,9 @@ def _utility(evaluation: Any) -> float:
     return sign * (float(means[SYNTHETIC]) - evaluation.guess) / improvement
 
 
-def _detection_auc(evaluation: Any) -> float:
-    table = _of_synthetic(evaluation.detection)
-    chosen = table[table["learner"] == C2ST]["mean"]
+def _detection_auc(evaluation: Any, source: str = SYNTHETIC) -> float:
+    table = evaluation.detection
+    chosen = table[(table["learner"] == C2ST) & (table["source"] == source)]["mean"]
     return float(chosen.iloc[0]) if len(chosen) else math.nan
 
 
@@ -84,6 +84,7 @@ _COMPUTE: dict[str, Callable[[Any], float]] = {
     "utility": _utility,
     "detection": _detection,
     "detection_auc": _detection_auc,
+    "real_detection_auc": lambda evaluation: _detection_auc(evaluation, HELD_OUT),
     "columns": lambda evaluation: float(1 - column_losses(evaluation.fidelity, SYNTHETIC).mean()),
     "pairs": lambda evaluation: float(1 - pair_losses(evaluation.fidelity, SYNTHETIC).mean()),
     "alpha_precision": _mean_of("alpha_precision"),

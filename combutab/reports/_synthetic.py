@@ -105,12 +105,14 @@ class SyntheticEvaluation:
         Result of `ml_efficacy`; None without a target, or if it cannot be learned. Without
         ``real_test`` it is the mean over the parts of ``real_train`` that are the test rows in
         turn.
-    fidelity, detection : DataFrame
-        Results of these functions. Sources are "synthetic" and, with ``test``, "held-out real".
-        ``detection`` is empty if there are too few rows.
-    detection_parts : DataFrame
-        Result of the function of this name with ``test`` as real rows (or ``train``, if ``test``
-        has fewer than 100 rows), and a column ``source`` as above. Empty if there are too few rows.
+    fidelity : DataFrame
+        Result of the function of this name with ``train`` as real rows. Sources are "synthetic"
+        and, with ``test``, "held-out real".
+    detection, detection_parts : DataFrame
+        Results of these functions with ``test`` as real rows, or ``train`` without ``test``.
+        Sources are "synthetic" and, with ``test``, "held-out real": the same test of ``train``
+        against ``test``. Empty if there are too few rows; ``detection_parts`` has its ``source`` in
+        an additional column.
     privacy : DataFrame or None
         Result of `privacy`, source "synthetic"; None without ``test``.
     attacks : mapping of str to DataFrame
@@ -227,6 +229,7 @@ class SyntheticEvaluation:
             "seed": self.seed,
             "levels": {finding.subject: finding.level for finding in self.findings},
             "scores": self.scores,
+            "detection_rows": "real" if self.test is None else "test",
             "findings": {finding.subject: finding.sentence for finding in self.findings},
             "attacks": {name: table.to_dict("records") for name, table in self.attacks.items()},
         }
@@ -310,7 +313,8 @@ def evaluate_synthetic(
     real_test : table, optional
         Real rows that the generator was not trained on (hold-out). Without them, models are tested
         on each fifth of ``real_train`` in turn (for 5,000 rows or more, only on the first fifth),
-        and privacy is measured only by duplicates and near copies.
+        synthetic rows are distinguished from training rows, and privacy is measured only by
+        duplicates and near copies.
     target : column name, optional
         Column that models are trained to predict. Without it the utility is not known.
     task : {"auto", "classification", "regression"}, default="auto"
@@ -374,9 +378,12 @@ def evaluate_synthetic(
     integers that never repeat and are spread evenly, and nearly all synthetic ones are outside the
     real range. If all columns are detected, none is left out.
 
-    Fidelity: a classifier two-sample test (`detection`) by gradient boosting. Lost associations
-    between columns can lower the level. Scores of single columns and of a linear classifier do not
-    affect it, because they are also good for columns that were sampled independently.
+    Fidelity: a classifier two-sample test (`detection`) of synthetic rows against ``real_test`` by
+    gradient boosting, compared with that of ``real_train`` against ``real_test``. Training rows
+    would be a weaker reference, because a memorized row cannot be distinguished from its original.
+    Lost associations between columns can lower the level. Scores of single columns and of a linear
+    classifier do not affect it, because they are also good for columns that were sampled
+    independently.
 
     Privacy: tests for synthetic rows that equal a real row that occurs once, in all columns or in
     all but one or two; for near copies (`near_copies`); for distances to the closest record
@@ -434,7 +441,7 @@ def evaluate_synthetic(
             train, n_rows=len(rows), kinds=aligned.kinds, random_state=random_state
         )
     with clock("detection", "distinguishing synthetic rows from real rows"):
-        detection_scores = _run_detection(train, sources, options)
+        detection_scores = _run_detection(train, rows, test, options)
     with clock("detection", "comparing single columns and pairs of columns"):
         parts = _run_detection_parts(train, rows, test, {"categorical": categories, **options})
     n_test = 0 if test is None else len(test)
@@ -860,9 +867,15 @@ def _seen(train: pd.DataFrame, test: pd.DataFrame) -> int:
 
 
 def _run_detection(
-    real: pd.DataFrame, sources: Mapping[str, pd.DataFrame], options: Mapping[str, Any]
+    train: pd.DataFrame,
+    synthetic: pd.DataFrame,
+    test: pd.DataFrame | None,
+    options: Mapping[str, Any],
 ) -> pd.DataFrame:
     """Run `detection` on the tables that have rows enough for two folds."""
+    real, sources = train, {SYNTHETIC: synthetic}
+    if test is not None:
+        real, sources[HELD_OUT] = test, train
     enough = {name: table for name, table in sources.items() if len(table) >= 2}
     if len(real) < 2 or not enough:
         return pd.DataFrame(columns=_DETECTION)
@@ -876,14 +889,13 @@ def _run_detection_parts(
     test: pd.DataFrame | None,
     options: Mapping[str, Any],
 ) -> pd.DataFrame:
-    """Run `detection_parts` on the synthetic rows and, for all columns, on real rows."""
-    has_test = test is not None and len(test) >= _ENOUGH_PARTS
-    real = test if test is not None and has_test else train
+    """Run `detection_parts` on the synthetic rows and, for all columns, on training rows."""
+    real = train if test is None else test
     if min(len(real), len(synthetic)) < _ENOUGH_PARTS:
         return pd.DataFrame(columns=_PART_COLUMNS)
     parts = detection_parts(real=real, synthetic=synthetic, **{**_PARTS_TESTED, **options})
     results = [parts.assign(source=SYNTHETIC)]
-    if has_test and len(train) >= _ENOUGH_PARTS:
+    if test is not None and len(train) >= _ENOUGH_PARTS:
         all_columns = {**_PARTS_TESTED, "n_columns": 0, "n_pairs": 0, **options}
         results.append(
             detection_parts(real=real, synthetic=train, **all_columns).assign(source=HELD_OUT)

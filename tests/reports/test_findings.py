@@ -315,14 +315,14 @@ def test_uncertain_area_is_unknown(area, se, level):
 def test_likeness_in_words():
     table = fidelity([0.81, 0.97], [0.935], held_out=0.98)
     sticks = yardsticks(0.02, ties={PAIR: (0.2, 0.05)})
-    found = likeness(table, detection(0.714, 0.506), sticks)
+    found = likeness(table, detection(0.714, 0.506), sticks, n_test=10_000)
     assert found.level == "fair"
     assert found.sentence == (
-        "Gradient boosting distinguishes synthetic rows from real rows with a ROC AUC of 0.71 ± "
-        "0.01 (0.5 is chance; held-out real rows: 0.51). 90 % of the association between columns "
-        "is preserved. The distributions of the columns match the real ones to 89 % on average (by "
-        "chance, with as many real rows: 98 %; held-out real rows: 98 %), and 'c0' matches least, "
-        "to 81 %."
+        "Gradient boosting distinguishes synthetic rows from held-out real rows with a ROC AUC of "
+        "0.71 ± 0.01 (0.5 is chance; training rows from held-out rows: 0.51). 90 % of the "
+        "association between columns is preserved. The distributions of the columns match the "
+        "real ones to 89 % on average (by chance, with as many real rows: 98 %; held-out real "
+        "rows: 98 %), and 'c0' matches least, to 81 %."
     )
     assert found.notes == ()
 
@@ -334,12 +334,36 @@ def test_missing_values_are_a_part_of_a_column():
 
 
 def test_an_area_far_below_one_half_is_explained():
-    found = likeness(fidelity([1.0]), detection(0.06, se=0.02), n=300)
+    found = likeness(fidelity([1.0]), detection(0.06, se=0.02), n=300, n_test=300)
     assert found.level == "good"
     assert found.short == "Synthetic rows look like real rows."
     (note,) = found.notes
     assert "below 0.5" in note
-    assert likeness(fidelity([1.0]), detection(0.47)).notes == ()
+    assert likeness(fidelity([1.0]), detection(0.47), n_test=300).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("area", "real", "se", "level"),
+    [
+        (0.85, 0.85, 0.005, "good"),  # as the training rows
+        (0.87, 0.82, 0.005, "good"),  # 1 - 0.13 / 0.36 = 0.64
+        (0.89, 0.82, 0.005, "fair"),  # 1 - 0.11 / 0.36 = 0.69
+        (0.93, 0.82, 0.005, "poor"),  # 1 - 0.07 / 0.36 = 0.81
+        (0.89, 0.82, 0.03, "unknown"),
+        (0.7, 0.54, 0.005, "fair"),  # as if the training rows were not distinguished
+    ],
+)
+def test_real_tables_that_differ_lower_what_is_required(area, real, se, level):
+    found = likeness(fidelity([1.0]), detection(area, real, se=se), n_test=10_000)
+    assert found.level == level
+    assert any("real tables differ" in note for note in found.notes) == (real > 0.55)
+
+
+def test_few_held_out_rows_are_not_conclusive():
+    assert likeness(fidelity([1.0]), detection(0.5), n_test=99).level == "unknown"
+    assert likeness(fidelity([1.0]), detection(0.5), n_test=100).level == "good"
+    (note,) = likeness(fidelity([1.0]), detection(0.5)).notes
+    assert "compared with the training rows" in note
 
 
 @pytest.mark.parametrize(
