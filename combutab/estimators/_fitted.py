@@ -40,11 +40,10 @@ from combutab.core.parameters import table_tags
 from combutab.core.state import unpack
 from combutab.core.text import list_names
 from combutab.core.threads import limit_threads, network_threads
-from combutab.estimators._conformal import ConformalScores, check_scores
 from combutab.estimators._export import Exports, TableModule
 from combutab.estimators._jobs import Job, OutOfFold
 from combutab.estimators._parameters import Parameters
-from combutab.estimators._targets import Answer, Target
+from combutab.estimators._targets import Answer, ConformalScores, Target, check_scores
 from combutab.nn import NTK, ActivationSpec, Member, MLPSpec, NetworkSpec, TableNetwork
 from combutab.preprocessing import EncodedTable, TableEncoder
 from combutab.training import MemberResult, is_per_step
