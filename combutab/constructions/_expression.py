@@ -14,8 +14,7 @@ import pandas as pd
 
 from combutab.constructions import _plan
 from combutab.constructions._network import ConstructedNetwork
-from combutab.constructions._plan import Plan
-from combutab.constructions._ranges import as_domain, rounded_outward, widened
+from combutab.constructions._plan import Plan, as_domain, rounded_outward, widened
 from combutab.constructions._terms import Base, Terms, sum_of_products
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ import numpy as np
 
 from combutab.constructions import _plan
 from combutab.constructions._network import ConstructedNetwork
-from combutab.constructions._plan import Plan
-from combutab.constructions._ranges import as_domain
+from combutab.constructions._plan import Plan, as_domain
 from combutab.constructions._terms import Base, Powers, Terms, sum_of_products
 
 

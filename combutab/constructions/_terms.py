@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from combutab.constructions import _plan, _ranges
+from combutab.constructions import _plan
 from combutab.constructions._plan import Plan
 
 Powers = tuple[float, ...]  # one per base
@@ -40,8 +40,8 @@ def sum_of_products(bases: Sequence[Base], terms: Terms) -> Plan:
         part = np.repeat(_as_float(coefficient), 2)
         for range_, exponent, base in zip(ranges, powers, bases, strict=True):
             _check_power(base, range_, exponent)
-            part = _ranges.product_range(part, _ranges.power(range_, exponent))
-        true_range = _ranges.widened(true_range + part, (1 + len(ranges)) * np.abs(part))
+            part = _plan.product_range(part, _plan.power(range_, exponent))
+        true_range = _plan.widened(true_range + part, (1 + len(ranges)) * np.abs(part))
     if not np.isfinite(true_range).all():
         raise ValueError(
             f"the sum over {', '.join(base.name for base in bases)} reaches beyond float64 on the "

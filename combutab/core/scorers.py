@@ -18,8 +18,7 @@ from combutab.core.metrics import (
     named_metric,
     plain_name,
 )
-from combutab.core.predictions import class_scores, needs_method
-from combutab.core.scores import mean_over_classes
+from combutab.core.scores import class_scores, mean_over_classes, needs_method
 from combutab.core.text import known_instead
 
 Scorer = Callable[..., float]

@@ -33,12 +33,12 @@ from torch import Tensor
 from combutab._model_files import Checkpoint
 from combutab.core.device import Precision, guard_forks, resolve_device
 from combutab.core.metrics import plain_name
-from combutab.core.repeated import count_repeated_rows
 from combutab.core.rng import Stream, fold_in, holding, seed_from
 from combutab.core.splits import (
     RowOrder,
     Split,
     check_folds,
+    count_repeated_rows,
     group_codes,
     random_hold_out,
     shuffled_folds,
@@ -46,7 +46,6 @@ from combutab.core.splits import (
     validation_splits,
 )
 from combutab.core.world import broadcast, plain_parameters, sharing
-from combutab.estimators._conformal import learn_scores
 from combutab.estimators._fitted import (
     Fitted,
     Unfinished,
@@ -67,7 +66,7 @@ from combutab.estimators._jobs import (
     train_shared,
 )
 from combutab.estimators._parameters import AUTO_ROWS, validate_parameters
-from combutab.estimators._targets import Target, check_missing, check_weights
+from combutab.estimators._targets import Target, check_missing, check_weights, learn_scores
 from combutab.nn import Member, MLPSpec, NetworkSpec
 from combutab.preprocessing import (
     EncodedTable,

@@ -32,12 +32,18 @@ from combutab._model_files import loadable
 from combutab.core.files import kind
 from combutab.core.parameters import SHARE, parameter
 from combutab.core.scorers import class_scorer, scorer_name
-from combutab.estimators._conformal import ConformalScores, thresholds
-from combutab.estimators._docs import document
 from combutab.estimators._fitted import scored_outputs
 from combutab.estimators._jobs import Job
+from combutab.estimators._parameters import document
 from combutab.estimators._streaming import StreamedMLP
-from combutab.estimators._targets import Target, TargetLearner, check_weights, checked_labels
+from combutab.estimators._targets import (
+    ConformalScores,
+    Target,
+    TargetLearner,
+    check_weights,
+    checked_labels,
+    thresholds,
+)
 from combutab.nn import ActivationSpec, TableNetwork
 from combutab.preprocessing import ColumnKind, plain_labels
 from combutab.training import BinaryCrossEntropy, CrossEntropy, Loss, MemberResult

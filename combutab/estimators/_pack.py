@@ -62,10 +62,8 @@ from combutab.estimators._base import (
     check_data,
     encode_data,
 )
-from combutab.estimators._boosting import Trees
+from combutab.estimators._boosting import GivenRows, OutsideModel, Trees, check_estimators
 from combutab.estimators._classifier import CLASS_WEIGHT, ClassPredictions, MLPClassifier
-from combutab.estimators._conformal import ConformalScores, check_scores, learn_scores
-from combutab.estimators._docs import document
 from combutab.estimators._export import Exports, TableModule
 from combutab.estimators._fitted import (
     CONFORMAL,
@@ -75,7 +73,6 @@ from combutab.estimators._fitted import (
     raw_outputs,
 )
 from combutab.estimators._jobs import OutOfFold, Scorer, output_scorer
-from combutab.estimators._outside import GivenRows, OutsideModel, check_estimators
 from combutab.estimators._pack_training import (
     BOOSTING,
     MIN_ROWS,
@@ -97,10 +94,11 @@ from combutab.estimators._parameters import (
     DATE_FEATURES,
     TEXT_FEATURES,
     check_scorer,
+    document,
     validate_parameters,
 )
 from combutab.estimators._regressor import LOSSES, MLPRegressor, NumberPredictions
-from combutab.estimators._targets import Answer
+from combutab.estimators._targets import Answer, ConformalScores, check_scores, learn_scores
 from combutab.nn import ActivationSpec
 from combutab.preprocessing import as_numpy, as_table
 from combutab.training import uninterrupted

@@ -22,7 +22,16 @@ from combutab.core.parallel import Failed, on_worker
 from combutab.core.rng import Stream, fold_in
 from combutab.core.world import Ranks, current
 from combutab.estimators._base import BaseMLP, Prepared, fold_job, set_networks
-from combutab.estimators._boosting import LEARNING_RATE, Trees, boost, can_boost, has_stopped
+from combutab.estimators._boosting import (
+    LEARNING_RATE,
+    GivenRows,
+    OutsideModel,
+    Trees,
+    boost,
+    can_boost,
+    fit_outside,
+    has_stopped,
+)
 from combutab.estimators._jobs import (
     Job,
     Position,
@@ -34,7 +43,6 @@ from combutab.estimators._jobs import (
     train_one_stack,
     train_shared_jobs,
 )
-from combutab.estimators._outside import GivenRows, OutsideModel, fit_outside
 from combutab.estimators._targets import Target
 from combutab.nn import ActivationSpec, MLPSpec, TableNetwork
 from combutab.training import Callback, EpochReport, Loss, MemberResult, Rows, best_factors

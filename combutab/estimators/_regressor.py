@@ -22,15 +22,16 @@ from combutab.core.files import kind, nullable, number, several, text
 from combutab.core.parameters import parameter
 from combutab.core.rng import seed_from
 from combutab.core.scorers import scorer_name
-from combutab.estimators._conformal import ConformalScores, thresholds
-from combutab.estimators._docs import document
+from combutab.estimators._parameters import document
 from combutab.estimators._streaming import StreamedMLP
 from combutab.estimators._targets import (
+    ConformalScores,
     Target,
     TargetLearner,
     checked_numbers,
     refuse_text,
     target_numbers,
+    thresholds,
 )
 from combutab.nn import ActivationSpec
 from combutab.preprocessing import ColumnKind, Moments, RunningMoments, binary_unit, refuse_large

@@ -11,7 +11,7 @@ from sklearn.utils._param_validation import StrOptions
 from combutab._model_files import loadable
 from combutab.core.parameters import COUNT, parameter
 from combutab.estimators._classifier import MLPClassifier
-from combutab.estimators._docs import document
+from combutab.estimators._parameters import document
 from combutab.estimators._regressor import MLPRegressor
 from combutab.estimators._streaming import StreamedMLP
 from combutab.nn import INITIALISATIONS, ActivationSpec, MLPSpec, NetworkSpec, TabMSpec

@@ -12,8 +12,8 @@ import pandas as pd
 from sklearn.base import clone
 
 from combutab.core.parallel import gathered
-from combutab.core.predictions import class_scores, predict_labels
 from combutab.core.rng import seed_from
+from combutab.core.scores import class_scores, predict_labels
 from combutab.evaluation._alignment import AlignedTables, align_tables
 from combutab.evaluation._efficacy import (
     Learners,

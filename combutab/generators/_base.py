@@ -35,10 +35,15 @@ from combutab._model_files import (
     loadable_classes,
     model_header,
 )
-from combutab.core.device import PRECISIONS, Precision, guard_forks, resolve_device
+from combutab.core.device import (
+    PRECISIONS,
+    Precision,
+    available_memory,
+    guard_forks,
+    resolve_device,
+)
 from combutab.core.files import check_parameters, choice, kind, whole
 from combutab.core.html import FittedHTML
-from combutab.core.memory import available_memory
 from combutab.core.parameters import (
     COUNT,
     INFINITE,

@@ -4,10 +4,10 @@ from combutab.inspection._attributions import Attributions, TableMasker, attribu
 from combutab.inspection._columns import (
     PartialDependence,
     PermutationImportance,
+    leaking_columns,
     partial_dependence,
     permutation_importance,
 )
-from combutab.inspection._leakage import leaking_columns
 
 __all__ = [
     "Attributions",

@@ -13,8 +13,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from combutab.core.predictions import class_labels, class_positions, predict_labels
 from combutab.core.rng import RandomState, as_generator
+from combutab.core.scores import class_labels, class_positions, predict_labels
 from combutab.core.text import align_columns
 from combutab.estimators import TableModule
 from combutab.inspection._columns import Outputs, as_frame, predicted, sampled_rows

@@ -17,10 +17,9 @@ from sklearn.utils.validation import _num_samples
 
 from combutab.core.device import resolve_device
 from combutab.core.metrics import METRICS, Metric, choose_metric
-from combutab.core.repeated import warn_repeated_rows
 from combutab.core.rng import Stream, fold_in
 from combutab.core.scorers import positive_class
-from combutab.core.splits import LatestRows, Split, group_codes
+from combutab.core.splits import LatestRows, Split, group_codes, warn_repeated_rows
 from combutab.core.text import one_line
 from combutab.estimators import (
     BaseMLP,

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from combutab.core.predictions import class_positions
 from combutab.core.scorers import positive_class, score_predictions
-from combutab.core.scores import as_positive
+from combutab.core.scores import as_positive, class_positions
 from combutab.estimators import BaseMLP
 from combutab.preprocessing import binary_unit
 

@@ -18,8 +18,8 @@ from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import _num_samples
 
 from combutab.core.html import ChartRow, interval_chart, result_html
-from combutab.core.repeated import warn_repeated_rows
 from combutab.core.scorers import make_target_scorer
+from combutab.core.splits import warn_repeated_rows
 from combutab.core.tasks import has_callbacks
 from combutab.core.world import plain_parameters
 from combutab.estimators import BaseMLP, FitOutcome, FitTask, fit_stacked, refuse_text

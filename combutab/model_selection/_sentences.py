@@ -12,10 +12,9 @@ from combutab.core.metrics import METRICS, NOT_SHOWN
 from combutab.core.text import counted, join_names, join_with_smallest_p
 from combutab.estimators import MLPClassifier
 from combutab.evaluation import holm, p_words, summarise
-from combutab.model_selection._baselines import GUESSES
+from combutab.model_selection._baselines import ALPHA, GUESSES, fold_means
 from combutab.model_selection._models import SIMPLEST_FIRST
 from combutab.model_selection._plan import ComparisonPlan
-from combutab.model_selection._significance import ALPHA, fold_means
 
 
 def sentences(

@@ -17,7 +17,7 @@ from combutab import (
     PackRegressor,
     TabMRegressor,
 )
-from combutab.estimators._conformal import ConformalScores
+from combutab.estimators._targets import ConformalScores
 
 QUICK = {"hidden_layer_sizes": (32,), "max_iter": 60, "random_state": 0}
 # intervals and sets cover whatever the network has learned

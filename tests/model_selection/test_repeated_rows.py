@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold
 
 from combutab import MLPClassifier, PackClassifier
-from combutab.core.repeated import count_repeated_rows
+from combutab.core.splits import count_repeated_rows
 from combutab.evaluation import evaluate_held_out
 from combutab.model_selection import StackedGridSearchCV, plan_comparison
 
