@@ -152,6 +152,15 @@ STUDIES = {
             and (rows.loc[rows["model"] == "real rows", "linear_mae"].dropna() < 0.1).all()
         ),
     ),
+    "quality.databases": Quick(
+        "--models 'real rows' 'combutab TabFlowTables' --data visits orders",
+        counts={"data": {"visits": 2, "orders": 2}}, words=("Not run: sdv HMA", "visits: 60"),
+        holds=lambda rows: (
+            (rows["orphans"] == 0).all()
+            and rows[[name for name in rows if "c2st" in name]].stack().between(0, 1).all()
+            and (rows.loc[rows["model"] == "real rows", "c2st_child_rows"] > 0.5).all()
+        ),
+    ),
     "quality.diffusion_sets": Quick(
         shlex.join(["--models", *SAMPLED]), "two", counts={"data": {"one": 3, "two": 3}},
         to_go="6 of 6 to go", words=("Models not run: independent columns", "two: 72 training"),

@@ -229,6 +229,60 @@ def test_single_children_and_parents_without_columns():
     assert len(model.sample(parents=parents)["children"]) == 30
 
 
+def test_tables_without_columns_but_keys():
+    tables = {"parents": pd.DataFrame({"key": range(30)})}
+    tables["children"] = pd.DataFrame({"key": np.repeat(range(30), 2)})
+    drawn = make_model().fit(tables, [("children", "key", "parents")]).sample(10)
+    assert drawn["children"]["key"].tolist() == np.repeat(drawn["parents"]["key"], 2).tolist()
+
+
+def test_constant_and_rare_numbers_of_children():
+    rng = np.random.default_rng(0)
+    parents = pd.DataFrame({"key": range(30), "x": rng.normal(size=30)})
+    children = pd.DataFrame({"key": np.repeat(range(30), 3), "y": rng.normal(size=90)})
+    children["constant"] = pd.Timestamp("2020-01-01")
+    children["almost"] = np.r_[1.0, 2.0, np.zeros(88)]
+    children["missing"] = np.r_[1.0, 2.0, np.full(88, np.nan)]
+    tables = {"parents": parents, "children": children}
+    drawn = make_model(epochs=1).fit(tables, [("children", "key", "parents")]).sample(10)
+    assert set(drawn["children"]["constant"]) == {pd.Timestamp("2020-01-01")}
+    assert set(drawn["children"]["almost"]) == {0.0}
+    assert drawn["children"]["missing"].isna().all()
+
+
+def make_sizes(sizes):
+    """Parents with so many children each."""
+    rng = np.random.default_rng(0)
+    parents = pd.DataFrame({"key": range(len(sizes)), "x": rng.normal(size=len(sizes))})
+    children = pd.DataFrame({"key": np.repeat(range(len(sizes)), sizes)})
+    children["kind"] = rng.choice(list("abc"), len(children))
+    return {"parents": parents, "children": children}
+
+
+def test_a_rare_number_of_children_is_not_drawn():
+    tables = make_sizes([2000, *[1] * 300])
+    drawn = make_model(epochs=1).fit(tables, [("children", "key", "parents")]).sample(50)
+    assert drawn["children"]["key"].is_unique
+
+
+def test_all_numbers_of_children_are_rare():
+    tables = make_sizes([9, 9, 9, *[0] * 50])
+    drawn = make_model().fit(tables, [("children", "key", "parents")]).sample()
+    assert len(drawn["parents"]) == 53
+    assert not len(drawn["children"])
+    assert drawn["children"].dtypes.to_dict() == tables["children"].dtypes.to_dict()
+
+
+def test_tables_with_many_columns():
+    names = [f"x{i}" for i in range(400)]
+    tables = {}
+    for name, table in make_sizes([2] * 20).items():
+        values = np.random.default_rng(0).normal(size=(len(table), 400))
+        tables[name] = pd.concat([table, pd.DataFrame(values, columns=names)], axis=1)
+    drawn = make_model(epochs=1).fit(tables, [("children", "key", "parents")]).sample(5)
+    assert [table.shape[1] for table in drawn.values()] == [402, 402]
+
+
 def test_composite_keys():
     rng = np.random.default_rng(0)
     parents = pd.DataFrame({"a": np.repeat(range(6), 5), "b": np.tile(range(5), 6)})
@@ -315,6 +369,12 @@ def with_first(table, column, value):
         ({**TABLES, "empty": TABLES["items"].head(0)}, KEYS, ["empty"]),
         ({**TABLES, "text": "orders"}, KEYS, ["text"]),
         ({**TABLES, "one": pd.DataFrame({"x": [1.0]})}, KEYS, ["one", "min_frequency"]),
+        (
+            TABLES | {"customers": TABLES["customers"].set_axis(["id", "id", "income"], axis=1)},
+            KEYS,
+            ["customers", "'id'"],
+        ),
+        (changed("customers", id=1), [KEYS[0] + ("id",)], ["customers", "'id'"]),
         (TABLES["orders"], KEYS, ["mapping"]),
     ],
 )

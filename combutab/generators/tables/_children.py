@@ -72,43 +72,30 @@ class ChildRows:
     ----------
     generator : TabFlow or None
         A ConditionalTabFlow; a TabFlow of the rows where no column varies; None without columns.
-    order : str or None
-        The column by which siblings are ordered.
-    numbers, categories : sequence of str
-        The columns that are part of the context of later rows.
-    parent_columns : sequence of str
-        The columns of the parents that are part of the context.
+    plan : TablePlan
+        It has the order of siblings, and the columns of the context.
     """
 
-    def __init__(
-        self,
-        generator: TabFlow | None,
-        order: str | None,
-        numbers: Sequence[str],
-        categories: Sequence[str],
-        parent_columns: Sequence[str],
-    ) -> None:
-        self.generator, self.order = generator, order
-        self.numbers, self.categories = tuple(numbers), tuple(categories)
-        self.parent_columns = tuple(parent_columns)
+    def __init__(self, generator: TabFlow | None, plan: TablePlan) -> None:
+        self.generator, self.plan = generator, plan
 
     @classmethod
     def fit(
         cls,
         template: TabFlow,
+        plan: TablePlan,
         table: pd.DataFrame,
         family: np.ndarray,
         parents: pd.DataFrame,
-        order: str | None,
-        remembered: Sequence[str],
         identifiers: Sequence[str],
         seed: int,
     ) -> tuple[ChildRows, pd.DataFrame]:
         """Fit to the rows of a child table; returns the summaries of families, too.
 
-        ``family`` is the position of each row's parent. Only the columns ``remembered`` that
-        hold no identifiers are in the context of later rows.
+        ``family`` is the position of each row's parent. The context of later rows has only columns
+        that are the table's own, and hold no identifiers.
         """
+        order = plan.order
         min_frequency = template.min_frequency
         order_values = np.zeros(len(table))
         if order is not None:
@@ -116,7 +103,7 @@ class ChildRows:
         by_family = np.lexsort((order_values, family))
         table, family = table.iloc[by_family].reset_index(drop=True), family[by_family]
         sorted_values = None if order is None else order_values[by_family]
-        learned = [name for name in remembered if name not in identifiers]
+        learned = [name for name in plan.cells if name not in identifiers]
         columns = FamilyColumns.of_table(table[learned], order)
         summary = columns.summarize(table, family, len(parents), sorted_values)
         excluded = find_identifier_columns(parents, min_frequency)
@@ -138,18 +125,13 @@ class ChildRows:
             generator = ConditionalTabFlow(**params, context_columns=context).fit(frame)
         elif table.shape[1]:
             generator = TabFlow(**params).fit(table.add_prefix(CELL))
-        rows = cls(generator, order, [*columns.numbers], [*columns.categories], parent_columns)
-        return rows, summary
-
-    def complete_plan(self, plan: TablePlan) -> TablePlan:
-        """Note in a table's plan what its rows are drawn with."""
-        return replace(
+        plan = replace(
             plan,
-            order=self.order,
-            numbers=self.numbers,
-            categories=self.categories,
-            parent_columns=self.parent_columns,
+            numbers=tuple(columns.numbers),
+            categories=tuple(columns.categories),
+            parent_columns=tuple(parent_columns),
         )
+        return cls(generator, plan), summary
 
     def coder(self, name: str) -> Any:
         """The encoder of a column of the child table."""
@@ -169,11 +151,13 @@ class ChildRows:
     def columns(self) -> FamilyColumns:
         """The columns of families, with the values that the generator has learned."""
         numbers = {}
-        for name in self.numbers:
-            low, high = to_floats(self.coder(name).bounds).tolist()
-            numbers[name] = low, high
-        categories = {name: [*self.coder(name).keys, None] for name in self.categories}
-        return FamilyColumns(numbers, categories, self.order)
+        for name in self.plan.numbers:
+            coder = self.coder(name)
+            if coder.is_continuous:  # otherwise its values are rare, or there is only one
+                low, high = to_floats(coder.bounds).tolist()
+                numbers[name] = low, high
+        categories = {name: [*self.coder(name).keys, None] for name in self.plan.categories}
+        return FamilyColumns(numbers, categories, self.plan.order)
 
     def draw(
         self,
@@ -186,7 +170,7 @@ class ChildRows:
 
         ``summary`` and ``parents`` have one row per family.
         """
-        families = Families(self.columns(), summary, parents[list(self.parent_columns)])
+        families = Families(self.columns(), summary, parents[list(self.plan.parent_columns)])
         if conditions:
             conditions = {CELL + str(name): value for name, value in conditions.items()}
         family = np.repeat(np.arange(len(summary)), families.sizes)
@@ -227,19 +211,19 @@ class ChildRows:
         conditions: Mapping[str, Any] | None,
     ) -> pd.DataFrame:
         """Draw the next row of some families, and add it to them."""
-        generator, columns = self.generator, families.columns
+        generator, columns, order = self.generator, families.columns, self.plan.order
         assert isinstance(generator, ConditionalTabFlow)
         names = generator.encoder_.schema_.keys
         frame = families.context(rows).reindex(columns=names)
         steps, repeated = None, {}
-        if self.order is not None or columns.categories:
+        if order is not None or columns.categories:
             # which values are repeated is drawn first, so that the rest of the row goes with them
             structure = generator.draw_targets(frame, keys[0], conditions)
-            if self.order is not None:
+            if order is not None:
                 steps = families.steps(rows, structure["step"].to_numpy(dtype=np.float64))
                 order_values = families.place(rows) + steps
                 frame["step"] = steps
-                frame[CELL + self.order] = write_places(self.coder(self.order), order_values)
+                frame[CELL + order] = write_places(self.coder(order), order_values)
             for name in columns.categories:
                 drawn = structure[f"recency {name}"].astype(int).to_numpy()
                 repeated[name] = families.repeated(name, rows, drawn)

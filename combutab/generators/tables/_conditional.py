@@ -37,6 +37,10 @@ class ConditionalTabFlow(TabFlow):
 
     _learns_repetitions = False
 
+    def _n_batch(self, n_rows: int) -> int:
+        n_batch = super()._n_batch(n_rows)
+        return n_batch if self.batch_size != "auto" else min(n_batch, _LARGEST_BATCH)
+
     def _n_epochs(self, n_rows: int) -> int:
         if self.epochs != "auto":
             return int(self.epochs)
@@ -105,6 +109,7 @@ class ConditionalTabFlow(TabFlow):
 
 
 _FEWEST_EPOCHS, _ROWS_SEEN = 5, 3_000_000  # of the training, by epochs="auto"
+_LARGEST_BATCH = 256  # by batch_size="auto": more steps, because few epochs are trained
 _MAX_TRIES = 100  # for rows within ranges
 
 

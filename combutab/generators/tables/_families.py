@@ -191,12 +191,14 @@ class Families:
             return summary[name].to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
 
         self._means = {name: read(f"mean {name}") for name in columns.numbers}
-        self._rests = {name: x * self.sizes for name, x in self._means.items()}
+        self._totals = {name: np.zeros(n) for name in columns.numbers}  # of the rows so far
+        self._n_present = {name: np.zeros(n, dtype=np.int64) for name in columns.numbers}
         self._previous = {name: np.full(n, np.nan) for name in columns.numbers}
         self._n_new = {name: read(f"values of {name}") for name in columns.categories}
         self._modes, self._n_modes = {}, {}
         for name in columns.categories:
-            self._modes[name] = columns.encode(name, summary[f"mode of {name}"])
+            all_rare = pd.Series(np.full(n, None))  # the column is then not learned
+            self._modes[name] = columns.encode(name, summary.get(f"mode of {name}", all_rare))
             share = np.nan_to_num(read(f"share of the mode of {name}"))
             self._n_modes[name] = share * self.sizes
         self._is_seen = {
@@ -225,7 +227,10 @@ class Families:
             parts[f"parent {name}"] = column.iloc[rows].reset_index(drop=True)
         for name, (low, high) in self.columns.numbers.items():
             parts[f"previous {name}"] = self._previous[name][rows]
-            parts[f"mean left {name}"] = np.clip(self._rests[name][rows] / n_left, low, high)
+            parts[f"mean {name}"] = np.clip(self._means[name][rows], low, high)
+            n_present = self._n_present[name][rows]
+            mean = self._totals[name][rows] / np.maximum(n_present, 1)
+            parts[f"mean so far {name}"] = np.where(n_present > 0, mean, np.nan)
         for name in self.columns.categories:
             parts[f"new values left {name}"] = np.clip(self._n_new[name][rows], 0, n_left)
             n_modes = np.clip(np.round(self._n_modes[name][rows]), 0, n_left)
@@ -283,8 +288,8 @@ class Families:
         """
         for name, x in numbers.items():
             self._previous[name][rows] = x
-            mean = self._means[name][rows]
-            self._rests[name][rows] -= np.where(np.isnan(x), mean, x)
+            self._totals[name][rows] += np.nan_to_num(x)
+            self._n_present[name][rows] += ~np.isnan(x)
         for name, code in codes.items():
             recency = self.recency(name, rows, code)
             self._n_new[name][rows] -= recency == _NEW

@@ -117,8 +117,8 @@ class TabFlowTables(Loadable, BaseEstimator):
     Tables are drawn in the order of their keys. A parent's row is drawn with the number of its
     children and a summary of them (means of numbers, variety of categories), which is dropped in
     the end. The children of all parents are then drawn one position after another, each row given
-    its parent, the summary of the rows that are left, and the rows before it. Keys are new, and
-    every foreign key refers to a row of its parent table.
+    its parent, the summary of its family, and the rows before it. Keys are new, and every foreign
+    key refers to a row of its parent table.
 
     The first key of a table is the one whose parents its rows are drawn given. Parents by further
     keys are chosen among the drawn ones by similarity, so that their numbers of children are
@@ -249,9 +249,9 @@ class TabFlowTables(Loadable, BaseEstimator):
                 extras[key.parent] = extras[key.parent].assign(**{count_column(key): counts})
             rows = pd.concat(learned, axis=1)
             with _naming(name, plan.columns):
-                order = order_by.get(name)
+                plan = replace(plan, order=order_by.get(name))
                 identifiers = find_identifier_columns(cells[name], template.min_frequency)
-                identifiers = [column for column in identifiers if column != order]
+                identifiers = [column for column in identifiers if column != plan.order]
                 if plan.context is None:
                     if rows.shape[1]:
                         generator = fit_rows(template, rows, plan.cells, identifiers, seed)
@@ -267,15 +267,15 @@ class TabFlowTables(Loadable, BaseEstimator):
                 elif len(orphans):
                     warnings.warn(_few_orphans(foreign_key, len(orphans)), stacklevel=2)
                 rows, family = rows[family >= 0].reset_index(drop=True), family[family >= 0]
-                if order is None:
+                if plan.order is None:
                     candidates = [column for column in plan.cells if column not in identifiers]
-                    order = find_order(rows[candidates], family)
+                    plan = replace(plan, order=find_order(rows[candidates], family))
                 child_rows, summary = ChildRows.fit(
-                    template, rows, family, cells[parent], order, plan.cells, identifiers, seed
+                    template, plan, rows, family, cells[parent], identifiers, seed
                 )
             if child_rows.generator is not None:
                 self.generators_[name] = child_rows.generator
-            plans[name] = child_rows.complete_plan(plan)
+            plans[name] = child_rows.plan
             summary = summary.add_prefix(f"{name}: ")
             extras[parent] = pd.concat([extras[parent], summary], axis=1)
         self.tables_, self.keys_, self._plans = names, foreign_keys, plans
@@ -435,13 +435,7 @@ class TabFlowTables(Loadable, BaseEstimator):
         parents, prefix = drawn[plan.context.parent].cells, f"{name}: "
         summary = parents[[c for c in map(str, parents) if c.startswith(prefix)]]
         summary = summary.rename(columns=lambda column: column.removeprefix(prefix))
-        rows = ChildRows(
-            self.generators_.get(name),
-            plan.order,
-            plan.numbers,
-            plan.categories,
-            plan.parent_columns,
-        )
+        rows = ChildRows(self.generators_.get(name), plan)
         cells, family = rows.draw(summary, parents, key, conditions)
         n_orphans = round(len(cells) * plan.orphans / (1 - plan.orphans))
         if n_orphans:
