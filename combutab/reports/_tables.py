@@ -39,7 +39,7 @@ from combutab.reports._synthetic import (
     describe,
     evaluate_privacy,
     with_promise,
-    without,
+    without_columns,
     without_nan,
 )
 
@@ -132,6 +132,10 @@ class TablesEvaluation:
         Names of the databases in the report.
     n_rows : DataFrame
         Number of rows of each table (index) in the databases (columns).
+    n_children : mapping of str to mapping of role to ndarray
+        Key -> the numbers of children of all parents in each database.
+    columns : mapping of str to tuple of str
+        Table -> its columns, with those of keys.
     """
 
     keys: list[ForeignKey]
@@ -145,6 +149,8 @@ class TablesEvaluation:
     seconds: Mapping[str, float]
     names: Mapping[str, str]
     n_rows: pd.DataFrame
+    n_children: Mapping[str, Mapping[str, np.ndarray]]
+    columns: Mapping[str, tuple[str, ...]]
 
     @property
     def scores(self) -> dict[str, float]:
@@ -382,6 +388,11 @@ def evaluate_database(
         seconds=clock.seconds,
         names=database_names,
         n_rows=pd.DataFrame({role: {n: len(t) for n, t in d.items()} for role, d in raw.items()}),
+        n_children={
+            str(key): {role: databases.count_children(role, key) for role in raw}
+            for key in foreign_keys
+        },
+        columns={name: tuple(map(str, table)) for name, table in raw["real"].items()},
     )
 
 
@@ -419,7 +430,7 @@ def _align_cells(
     aligned, columns = align_and_identify(
         rows, table_names, categorical, identifiers, None, None, None, keep_one=False
     )
-    return without(aligned, columns), columns
+    return without_columns(aligned, columns), columns
 
 
 def _compare_table(
