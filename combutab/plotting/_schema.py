@@ -43,6 +43,7 @@ def plot_schema(tables: Mapping[str, Any], keys: Sequence[Any], *, max_columns: 
 
     Examples
     --------
+    >>> import pandas as pd
     >>> from combutab.plotting import plot_schema
     >>> tables = {"people": pd.DataFrame({"id": [1]}), "visits": pd.DataFrame({"who": [1]})}
     >>> plot_schema(tables, [("visits", "who", "people")]).axes[0].texts[0].get_text()

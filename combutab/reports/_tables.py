@@ -205,7 +205,7 @@ class TablesEvaluation:
                 cells["synthetic"] = value
             elif row["source"] == (HELD_OUT if has_test else REAL):
                 cells["real"] = value
-        index = pd.MultiIndex.from_tuples([*rows], names=["of", "figure"])
+        index = pd.MultiIndex.from_tuples([*rows], names=["table or key", "figure"])
         return pd.DataFrame([*rows.values()], index, columns=["synthetic", "real"], dtype=float)
 
     def to_json(self) -> str:
@@ -489,7 +489,9 @@ def _compare_persons(
     sentences = say(
         "families", table=root, has_children=has_children, n=n, copied=n_copied, expected=expected
     )
-    finding = replace(finding, sentence=" ".join([finding.sentence, *sentences]))
+    finding = replace(
+        finding, sentence=" ".join([*sentences[:1], finding.sentence, *sentences[1:]])
+    )
     return PersonPrivacy(finding, scores, attacks, copies, n, n_copied, expected)
 
 
