@@ -133,7 +133,8 @@ class TablesEvaluation:
     n_rows : DataFrame
         Number of rows of each table (index) in the databases (columns).
     n_children : mapping of str to mapping of role to ndarray
-        Key -> the numbers of children of all parents in each database.
+        Key -> the numbers of children of all parents in each database. Keys of lookup tables are
+        left out.
     columns : mapping of str to tuple of str
         Table -> its columns, with those of keys.
     """
@@ -391,6 +392,7 @@ def evaluate_database(
         n_children={
             str(key): {role: databases.count_children(role, key) for role in raw}
             for key in foreign_keys
+            if key.parent not in fixed
         },
         columns={name: tuple(map(str, table)) for name, table in raw["real"].items()},
     )
@@ -401,13 +403,13 @@ def _check_same_columns(
 ) -> None:
     for role, tables in raw.items():
         if lacking := [table for table in raw["real"] if table not in tables]:
-            raise ValueError(f"the {names[role]} lacks the tables {lacking}")
+            raise ValueError(f"{names[role]} lacks the tables {lacking}")
         if added := [table for table in tables if table not in raw["real"]]:
-            raise ValueError(f"the {names[role]} has the tables {added}, which are not real ones")
+            raise ValueError(f"{names[role]} has the tables {added}, which are not real ones")
         for table, rows in raw["real"].items():
             if differing := {*map(str, rows)} ^ {*map(str, tables[table])}:
                 raise ValueError(
-                    f"table {table!r} of the {names[role]} must have the columns {[*rows]}; "
+                    f"table {table!r} of {names[role]} must have the columns {[*rows]}; "
                     f"{sorted(differing)} are missing or added"
                 )
 
@@ -426,7 +428,7 @@ def _align_cells(
     rows = {role: tables[table].drop(columns=[*of_keys]) for role, tables in raw.items()}
     if not rows["real"].shape[1]:
         return AlignedTables(rows, {}, {}), []
-    table_names = {role: f"table {table!r} of the {name}" for role, name in names.items()}
+    table_names = {role: f"table {table!r} of {name}" for role, name in names.items()}
     aligned, columns = align_and_identify(
         rows, table_names, categorical, identifiers, None, None, None, keep_one=False
     )

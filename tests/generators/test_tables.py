@@ -157,6 +157,16 @@ def test_conditions_on_parents_and_children(model):
     assert orders["paid"].all()
 
 
+def test_shares_of_root_tables(model):
+    shares = {"customers": {"city": {"Bonn": 0.8, "Ulm": 0.2}}}
+    cities = model.sample(40, shares=shares, random_state=1)["customers"]["city"]
+    assert (cities == "Bonn").sum() == 32
+    with pytest.raises(ValueError, match="orders"):
+        model.sample(40, shares={"orders": {"kind": {"gift": 0.5}}})
+    with pytest.raises(ValueError, match="'id'"):
+        model.sample(40, shares={"customers": {"id": {"C1": 0.5}}})
+
+
 def test_conditions_that_cannot_be_met(model):
     with pytest.raises(ValueError, match=r"'orders'.*'kind'"):
         model.sample(5, conditions={"orders": {"kind": "none of them"}})

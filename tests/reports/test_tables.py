@@ -129,6 +129,9 @@ def test_lookup_tables_are_not_compared():
     assert [*found.tables] == ["people", "visits"]
     assert [*found.privacy] == ["people"]
     assert len(found.keys) == 2
+    assert [*found.n_children] == ["visits.who -> people.who"]
+    figures = found.formatted().loc["visits.ward -> wards.ward"].index
+    assert {"ks", "childless"}.isdisjoint(figures)
 
 
 @pytest.mark.parametrize(
