@@ -55,7 +55,7 @@ combutab.nn: ActivationSpec BlurredCrossEntropy ChainNetwork CodeInputs INITIALI
 combutab.plotting: ActivationComparisonDisplay AttributionDisplay LossCurveDisplay PackDisplay
     PartialDependenceDisplay PermutationImportanceDisplay
     plot_comparison plot_critical_difference plot_loss_curve plot_pack plot_power
-    plot_robustness
+    plot_robustness plot_schema
 combutab.preprocessing: CIRCLE_STEPS QUARTERS
     CategoryColumn ColumnForm ColumnKind EncodedTable ForeignKey IdentifierColumn
     Identifiers IncompleteTable ModeEncoder ModeTable Moments NumberColumn OddColumn

@@ -54,6 +54,12 @@ def refuse_options(options: _options.Options, *names: str, several: bool) -> Non
 # ---- Files of a database -------------------------------------------------------------------------
 
 
+def split_paths(path: Path) -> list[Path]:
+    """The files of a list such as ``people.csv,visits.csv``; another path is one."""
+    names = str(path).split(",")
+    return [path] if len(names) == 1 or path.exists() else [Path(name.strip()) for name in names]
+
+
 def find_table_files(paths: Sequence[Path]) -> dict[str, Path]:
     """The files of a database by the names of its tables; those of a folder are sorted by name."""
     files: dict[str, Path] = {}

@@ -31,6 +31,7 @@ from combutab.cli._databases import (
     parse_database,
     read_database,
     refuse_options,
+    split_paths,
 )
 from combutab.core.requirements import (
     DATABASE_SCORES,
@@ -60,7 +61,8 @@ class EvaluateOptions(DatabaseOptions, _options.ReadOptions):
     -------
     real : REAL
         Table of the real rows that the generator was trained on: READABLE. For several tables
-        with keys, a folder with all of them; SYNTHETIC and --test are then folders too.
+        with keys, a folder with all of them, or their files separated by commas; SYNTHETIC and
+        --test are then folders or lists too.
     synthetic : SYNTHETIC
         Table of the synthetic rows, with the same columns.
     test : FILE
@@ -141,7 +143,7 @@ def evaluate(options: EvaluateOptions) -> None:
     """
     paths = {"real": options.real, "synthetic": options.synthetic}
     paths |= {} if options.test is None else {"test": options.test}
-    is_database = options.real.is_dir()
+    is_database = options.real.is_dir() or len(split_paths(options.real)) > 1
     names = _SINGLE if is_database else ("key", "order_by", "lookup")
     refuse_options(options, *names, several=not is_database)
     requirements = _read_requirements(options, DATABASE_SCORES if is_database else SCORES)
@@ -196,10 +198,13 @@ def _evaluate_table(options: EvaluateOptions, paths: Mapping[str, Path]) -> Any:
 
 
 def _evaluate_databases(options: EvaluateOptions, paths: Mapping[str, Path]) -> Any:
-    for role, path in paths.items():
-        if not path.is_dir():
-            raise UserError(f"{_ROLES[role]} {path} must be a folder, because REAL is a folder")
-    files = {role: find_table_files([path]) for role, path in paths.items()}
+    parts = {role: split_paths(path) for role, path in paths.items()}
+    files = {role: find_table_files(names) for role, names in parts.items()}
+    for role in files:
+        if lacking := files["real"].keys() ^ files[role].keys():
+            listed = ", ".join(map(repr, sorted(lacking)))
+            message = f"REAL and {_ROLES[role]} must have the same tables; only one has {listed}"
+            raise UserError(message)
     check_names(options, [*files["real"]])
     model, forms = None, dict[str, Any]()
     if options.model is not None:
@@ -222,7 +227,7 @@ def _evaluate_databases(options: EvaluateOptions, paths: Mapping[str, Path]) -> 
         synthetic=databases["synthetic"],
         real_test=databases.get("test"),
         generator=model,
-        names=file_names(paths),
+        names={role: ", ".join(path.name for path in names) for role, names in parts.items()},
         min_frequency=options.min_frequency,
         random_state=options.seed,
         n_jobs=options.jobs,

@@ -316,11 +316,11 @@ def evaluate_table(
         column = Table(real_train).columns_by_name()[target]
         infer_task(column, name=f"the target {target!r}")  # of text that is no label, an error
     min_rows = least_rows(min_frequency, len(all_columns["real"]))
-    aligned = without(all_columns, left_out)
+    aligned = without_columns(all_columns, left_out)
     utility = _evaluate_utility(aligned, target, task, scoring, learners, clock, options)
     if utility.task == "classification":  # the target becomes a category
         all_columns = _align(tables, table_names, [*categorical, *left_out, target])
-        aligned = without(all_columns, left_out)
+        aligned = without_columns(all_columns, left_out)
 
     train, rows, test = aligned["real"], aligned["synthetic"], aligned.tables.get("test")
     sources = {SYNTHETIC: rows} | ({} if test is None else {HELD_OUT: test})
@@ -426,7 +426,7 @@ def align_and_identify(
     return aligned, identifier_columns
 
 
-def without(aligned: AlignedTables, columns: Collection[Hashable]) -> AlignedTables:
+def without_columns(aligned: AlignedTables, columns: Collection[Hashable]) -> AlignedTables:
     """The aligned tables without some columns."""
     if not columns:
         return aligned
@@ -503,7 +503,7 @@ def evaluate_privacy(
     ``compared`` has parameters of `privacy`, and ``real_told`` is the two-sample test of held-out
     rows against training rows.
     """
-    aligned = without(all_columns, identifiers)
+    aligned = without_columns(all_columns, identifiers)
     train, rows, test = aligned["real"], aligned["synthetic"], aligned.tables.get("test")
     privacy_scores, n_seen = None, 0
     attacks: dict[str, pd.DataFrame] = {}
@@ -514,7 +514,7 @@ def evaluate_privacy(
         n_seen = _seen(train, test)
         if not n_seen:
             row_names = [name for name in identifiers if name != person]
-            attacks = run_attacks(without(all_columns, row_names), person, compared)
+            attacks = run_attacks(without_columns(all_columns, row_names), person, compared)
     tables = [(TRAINING, "real", "test")]
     tables += [] if test is None or n_seen else [(UNSEEN, "test", "real")]
     # Rows of real tables that differ from each other do not show what chance does.

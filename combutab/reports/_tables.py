@@ -39,7 +39,7 @@ from combutab.reports._synthetic import (
     describe,
     evaluate_privacy,
     with_promise,
-    without,
+    without_columns,
     without_nan,
 )
 
@@ -132,6 +132,11 @@ class TablesEvaluation:
         Names of the databases in the report.
     n_rows : DataFrame
         Number of rows of each table (index) in the databases (columns).
+    n_children : mapping of str to mapping of role to ndarray
+        Key -> the numbers of children of all parents in each database. Keys of lookup tables are
+        left out.
+    columns : mapping of str to tuple of str
+        Table -> its columns, with those of keys.
     """
 
     keys: list[ForeignKey]
@@ -145,6 +150,8 @@ class TablesEvaluation:
     seconds: Mapping[str, float]
     names: Mapping[str, str]
     n_rows: pd.DataFrame
+    n_children: Mapping[str, Mapping[str, np.ndarray]]
+    columns: Mapping[str, tuple[str, ...]]
 
     @property
     def scores(self) -> dict[str, float]:
@@ -199,7 +206,7 @@ class TablesEvaluation:
                 cells["synthetic"] = value
             elif row["source"] == (HELD_OUT if has_test else REAL):
                 cells["real"] = value
-        index = pd.MultiIndex.from_tuples([*rows], names=["of", "figure"])
+        index = pd.MultiIndex.from_tuples([*rows], names=["table or key", "figure"])
         return pd.DataFrame([*rows.values()], index, columns=["synthetic", "real"], dtype=float)
 
     def to_json(self) -> str:
@@ -382,6 +389,12 @@ def evaluate_database(
         seconds=clock.seconds,
         names=database_names,
         n_rows=pd.DataFrame({role: {n: len(t) for n, t in d.items()} for role, d in raw.items()}),
+        n_children={
+            str(key): {role: databases.count_children(role, key) for role in raw}
+            for key in foreign_keys
+            if key.parent not in fixed
+        },
+        columns={name: tuple(map(str, table)) for name, table in raw["real"].items()},
     )
 
 
@@ -390,13 +403,13 @@ def _check_same_columns(
 ) -> None:
     for role, tables in raw.items():
         if lacking := [table for table in raw["real"] if table not in tables]:
-            raise ValueError(f"the {names[role]} lacks the tables {lacking}")
+            raise ValueError(f"{names[role]} lacks the tables {lacking}")
         if added := [table for table in tables if table not in raw["real"]]:
-            raise ValueError(f"the {names[role]} has the tables {added}, which are not real ones")
+            raise ValueError(f"{names[role]} has the tables {added}, which are not real ones")
         for table, rows in raw["real"].items():
             if differing := {*map(str, rows)} ^ {*map(str, tables[table])}:
                 raise ValueError(
-                    f"table {table!r} of the {names[role]} must have the columns {[*rows]}; "
+                    f"table {table!r} of {names[role]} must have the columns {[*rows]}; "
                     f"{sorted(differing)} are missing or added"
                 )
 
@@ -415,11 +428,11 @@ def _align_cells(
     rows = {role: tables[table].drop(columns=[*of_keys]) for role, tables in raw.items()}
     if not rows["real"].shape[1]:
         return AlignedTables(rows, {}, {}), []
-    table_names = {role: f"table {table!r} of the {name}" for role, name in names.items()}
+    table_names = {role: f"table {table!r} of {name}" for role, name in names.items()}
     aligned, columns = align_and_identify(
         rows, table_names, categorical, identifiers, None, None, None, keep_one=False
     )
-    return without(aligned, columns), columns
+    return without_columns(aligned, columns), columns
 
 
 def _compare_table(
@@ -478,7 +491,9 @@ def _compare_persons(
     sentences = say(
         "families", table=root, has_children=has_children, n=n, copied=n_copied, expected=expected
     )
-    finding = replace(finding, sentence=" ".join([finding.sentence, *sentences]))
+    finding = replace(
+        finding, sentence=" ".join([*sentences[:1], finding.sentence, *sentences[1:]])
+    )
     return PersonPrivacy(finding, scores, attacks, copies, n, n_copied, expected)
 
 

@@ -94,7 +94,10 @@ def test_evaluation_of_folders(folder, capsys):
     assert out.endswith("2 requirements met.\n")
     record = json.loads(Path("e.json").read_text())
     assert record["keys"] == ["visits.patient -> patients.id"]
-    assert main([*command, "--require", "cardinality>=1.1"]) == 3
+    lists = [f"{name}/patients.csv,{name}/visits.csv" for name in ("real", "made")]
+    command = ["evaluate", *lists, *KEY, "--json", "e.json", "--require", "cardinality>=1.1"]
+    assert main(command) == 3
+    assert json.loads(Path("e.json").read_text())["scores"]["orphans"] == 0
 
 
 def test_saved_generator_knows_keys_and_format(folder, capsys):
@@ -118,7 +121,7 @@ def test_saved_generator_knows_keys_and_format(folder, capsys):
         (["synth", "real", "-o", "real/visits.csv", *KEY], "not a directory"),
         (["synth", "real", "real/visits.csv", "-o", "made", *KEY], "both a table 'visits'"),
         (["synth", "real/visits.csv", "-o", "made.csv", *KEY], "--key"),
-        (["evaluate", "real", "real/visits.csv", *KEY], "folder"),
+        (["evaluate", "real", "real/visits.csv", *KEY], "'patients'"),
         (["evaluate", "real", "real", *KEY, "--target", "born"], "--target"),
         (["evaluate", "real", "real", *KEY, "--require", "detection>=0"], "detection_rows"),
         (["evaluate", "real/visits.csv", "real/visits.csv", *KEY], "--key"),

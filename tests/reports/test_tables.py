@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 from combutab import TabFlow, TabFlowTables
-from combutab.reports import RequirementError, evaluate_synthetic
+from combutab.reports import RequirementError, evaluate_synthetic, render_report, write_report
+from tests.reports.test_synthetic_page import Page
 
 pytestmark = pytest.mark.usefixtures("short_reports")
 
@@ -128,6 +129,9 @@ def test_lookup_tables_are_not_compared():
     assert [*found.tables] == ["people", "visits"]
     assert [*found.privacy] == ["people"]
     assert len(found.keys) == 2
+    assert [*found.n_children] == ["visits.who -> people.who"]
+    figures = found.formatted().loc["visits.ward -> wards.ward"].index
+    assert {"ks", "childless"}.isdisjoint(figures)
 
 
 @pytest.mark.parametrize(
@@ -144,3 +148,28 @@ def test_lookup_tables_are_not_compared():
 def test_errors_name_table_or_parameter(changes, message):
     with pytest.raises(ValueError, match=message):
         evaluate_synthetic(**{"real_train": REAL, "synthetic": REAL, "keys": KEYS} | changes)
+
+
+# ---- the page ------------------------------------------------------------------------------------
+
+
+def test_page_has_findings_schema_and_tables(copy, tmp_path):
+    path = tmp_path / "report.html"
+    write_report(copy, path)
+    page = Page(path.read_text("utf-8"))
+    text = " ".join(" ".join(page.text).split()).replace("\u00a0", " ")
+    places = [text.index(finding.sentence) for finding in copy.findings]
+    assert places == sorted(places)
+    titles = [given.get("id") for tag, given in page.elements if tag == "h2"]
+    assert titles[:5] == ["keys", "families", "pairs", "tables", "privacy"]
+    assert page.says("Tables and foreign keys")
+    for words in ("people with visits, as a sequence", "visits: 2 columns", "age", "cost"):
+        assert page.says(words)
+
+
+def test_page_without_held_out_rows_or_keys():
+    found = evaluate_synthetic(real_train=REAL, synthetic=draw(200, 2, 400), keys=[])
+    assert found.findings[0].level == "unknown"
+    page = Page(render_report(found))
+    assert page.says("Without held-out rows, nothing else is known.")
+    assert len(found.privacy) == 2

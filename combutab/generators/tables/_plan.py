@@ -105,16 +105,17 @@ class TablePlan:
         """A table in the form of the fitted one."""
         return pd.DataFrame(TableForms(self.columns, self.forms).write(table[self.columns]))
 
-    def read_conditions(self, conditions: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Conditions on columns that are learned, with dates as dates."""
-        conditions = dict(conditions or {})
-        for column in conditions:
+    def read_requests(self, requests: Mapping[str, Any] | None, kind: str) -> dict[str, Any]:
+        """Conditions or shares (``kind``) of columns that are learned, with dates as dates."""
+        requests = dict(requests or {})
+        for column in requests:
             if column not in self.cells:
                 raise ValueError(
-                    f"conditions are possible on {self.cells}, which are no keys, got {column!r}"
+                    f"{kind} are possible on {self.cells}, which are no keys, got {column!r}"
                 )
         forms = TableForms(self.columns, self.forms)
-        return {name: forms.read_condition(name, value) for name, value in conditions.items()}
+        read = forms.read_shares if kind == "shares" else forms.read_condition
+        return {name: read(name, value) for name, value in requests.items()}
 
 
 _TEXTS = several(text())

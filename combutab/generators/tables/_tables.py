@@ -300,6 +300,7 @@ class TabFlowTables(Loadable, BaseEstimator):
         *,
         parents: Any = None,
         conditions: Mapping[str, Mapping[str, Any]] | None = None,
+        shares: Mapping[str, Mapping[str, Mapping[Any, float]]] | None = None,
         random_state: Any = None,
     ) -> dict[str, pd.DataFrame]:
         """Sample a synthetic database.
@@ -315,6 +316,9 @@ class TabFlowTables(Loadable, BaseEstimator):
             with new children.
         conditions : mapping, optional
             Table -> conditions on its rows, as in ``TabFlow.sample``.
+        shares : mapping, optional
+            Root table -> shares of values of its columns, as in ``TabFlow.sample``, such as
+            ``{"patients": {"smoker": {True: 0.5, False: 0.5}}}``.
         random_state : int, RandomState, Generator or None
             Seed. None continues the random numbers of the fit.
 
@@ -336,6 +340,13 @@ class TabFlowTables(Loadable, BaseEstimator):
         for name in conditions or {}:
             if name not in self._plans or self._plans[name].rows is not None:
                 raise ValueError(f"conditions: {name!r} is no table that is drawn")
+        for name in shares or {}:
+            if name not in sizes or name in parent_rows:
+                raise ValueError(
+                    f"shares are possible for tables without a parent, which are drawn first "
+                    f"({[table for table in sizes if table not in parent_rows]}), got {name!r}; "
+                    "use conditions instead"
+                )
         seed = self._seed if random_state is None else seed_from(random_state)
         key = fold_in(seed, Stream.SAMPLE, *([self._n_sampled] if random_state is None else []))
         self._n_sampled += random_state is None
@@ -343,14 +354,15 @@ class TabFlowTables(Loadable, BaseEstimator):
         for i, name in enumerate(self.tables_):
             plan, table_key = self._plans[name], fold_in(key, Stream.TABLE_ROWS, i)
             with _naming(name, plan.columns):
-                read = plan.read_conditions((conditions or {}).get(name))
+                read = plan.read_requests((conditions or {}).get(name), "conditions")
+                root_shares = plan.read_requests((shares or {}).get(name), "shares")
                 if plan.rows is not None:
                     rows = pd.DataFrame(plan.rows)
                     drawn[name] = DrawnTable(plan.read(rows), rows)
                 elif name in parent_rows:
                     drawn[name] = self._complete_parents(name, parent_rows[name], table_key)
                 elif plan.context is None:
-                    cells = self._draw_roots(name, sizes[name], read, table_key)
+                    cells = self._draw_roots(name, sizes[name], read, table_key, root_shares)
                     drawn[name] = self._add_keys(name, cells, None, drawn, table_key)
                 else:
                     cells, family = self._draw_children(name, drawn, read, table_key)
@@ -415,11 +427,17 @@ class TabFlowTables(Loadable, BaseEstimator):
         return DrawnTable(cells, rows[[column for column in rows if column not in plan.cells]])
 
     def _draw_roots(
-        self, name: str, n: int, conditions: Mapping[str, Any], key: int
+        self,
+        name: str,
+        n: int,
+        conditions: Mapping[str, Any],
+        key: int,
+        shares: Mapping[str, Any] | None = None,
     ) -> pd.DataFrame:
         if name not in self.generators_:  # it has only keys
             return pd.DataFrame(index=range(n))
-        rows = self.generators_[name].sample(n, conditions=conditions, random_state=key >> 32)
+        requests: dict[str, Any] = {"conditions": conditions, "shares": shares or None}
+        rows = self.generators_[name].sample(n, **requests, random_state=key >> 32)
         return pd.DataFrame(rows)
 
     def _draw_children(
