@@ -52,11 +52,11 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Finding:
-    """One of the three findings of a report on a synthetic table.
+    """One of the three findings of a report on a synthetic table or database.
 
     Attributes
     ----------
-    subject : {"utility", "fidelity", "privacy"}
+    subject : {"utility", "keys", "fidelity", "privacy"}
         Subject of the finding.
     level : {"good", "fair", "poor", "unknown"}
         The level. The report explains the thresholds.
@@ -399,7 +399,7 @@ def judge_fidelity(
     n_compared = min(n_test or n_train, n_made)
     detected = two_sample(detection, SYNTHETIC, n_compared)
     real = two_sample(detection, HELD_OUT, min(n_train, n_test))
-    rows = _judge_rows(detected, real, bool(n_test))
+    rows = judge_test(detected, real, bool(n_test))
     pairs = _judge_pairs(alike, yardsticks)
     level = worst_level([level for level, _ in (rows, pairs) if level])
     # no level comes of single columns: those drawn each for itself match as well
@@ -456,10 +456,10 @@ def _judge_pairs(alike: pd.DataFrame, yardsticks: Yardsticks) -> tuple[str, list
     return level, say("pairs_of_columns", why=why, **facts)
 
 
-def _judge_rows(
+def judge_test(
     detected: TwoSample | None, real: TwoSample | None, has_test: bool
 ) -> tuple[str, list[str]]:
-    """The level of complete rows, and sentences."""
+    """The level of a two-sample test of complete rows, and sentences."""
     level = "unknown"
     if detected is not None:
         alike, error = 1.0 - detected.area, detected.error
