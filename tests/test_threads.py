@@ -14,8 +14,8 @@ import torch
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from combutab import TVAE, MLPClassifier, PackClassifier
-from combutab.core import threads
-from combutab.core.threads import limit_threads, max_threads, network_threads, tree_threads
+from combutab.core import device
+from combutab.core.device import limit_threads, max_threads, network_threads, tree_threads
 from combutab.model_selection import compare_activations
 from combutab.training import Callback
 
@@ -32,14 +32,14 @@ def machine(monkeypatch):
     def limit(quota=4, affinity=4):
         monkeypatch.setattr(joblib, "cpu_count", lambda: quota)
         monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(affinity)), raising=False)
-        threads._n_cpus.cache_clear()
+        device._n_cpus.cache_clear()
 
     before = torch.get_num_threads()
     torch.set_num_threads(4)
     limit()
     yield limit
     torch.set_num_threads(before)
-    threads._n_cpus.cache_clear()
+    device._n_cpus.cache_clear()
 
 
 class Recorder(Callback):
@@ -146,7 +146,7 @@ def test_small_fits_by_lbfgs_take_one_thread(machine, monkeypatch):
 
 
 def test_large_steps_take_all_threads(machine, monkeypatch):
-    monkeypatch.setattr(threads, "_FLOPS_PER_THREAD", 1.0)
+    monkeypatch.setattr(device, "_FLOPS_PER_THREAD", 1.0)
     recorder = Recorder()
     MLPClassifier(**SMALL, callbacks=[recorder]).fit(X, Y)
     assert set(recorder.counts) == {4}
@@ -171,7 +171,7 @@ def test_small_predictions_take_one_thread(machine, monkeypatch):
 
     monkeypatch.setattr(network, "predict", record)
     clf.predict(X)
-    monkeypatch.setattr(threads, "_FLOPS_PER_THREAD", 1.0)
+    monkeypatch.setattr(device, "_FLOPS_PER_THREAD", 1.0)
     clf.predict(X)
     assert counts == [1, 4]
     assert torch.get_num_threads() == 4

@@ -15,7 +15,7 @@ from sklearn.utils.validation import has_fit_parameter
 from torch import Tensor, nn
 
 from combutab.activations import ACTIVATIONS
-from combutab.core.threads import limit_openmp, tree_threads
+from combutab.core.device import limit_openmp, tree_threads
 from combutab.estimators._classifier import ClassTarget
 from combutab.estimators._regressor import NumberTarget
 from combutab.estimators._targets import Target

@@ -24,7 +24,14 @@ from combutab._model_files import (
     check_state,
     encode,
 )
-from combutab.core.device import PRECISIONS, Precision, guard_forks, resolve_device
+from combutab.core.device import (
+    PRECISIONS,
+    Precision,
+    guard_forks,
+    limit_threads,
+    network_threads,
+    resolve_device,
+)
 from combutab.core.files import (
     check_fields,
     choice,
@@ -39,7 +46,6 @@ from combutab.core.files import (
 from combutab.core.parameters import table_tags
 from combutab.core.state import unpack
 from combutab.core.text import list_names
-from combutab.core.threads import limit_threads, network_threads
 from combutab.estimators._export import Exports, TableModule
 from combutab.estimators._jobs import Job, OutOfFold
 from combutab.estimators._parameters import Parameters

@@ -21,12 +21,11 @@ from torch import Tensor
 
 from combutab._model_files import Checkpoint
 from combutab.constructions import ConstructedNetwork
-from combutab.core.device import guard_forks
+from combutab.core.device import guard_forks, max_threads, set_threads
 from combutab.core.parallel import Failed, attempt, completed, on_cluster, unwanted
 from combutab.core.rng import Stream, fold_in
 from combutab.core.splits import neighbour_blocks, validation_parts
 from combutab.core.tasks import fit_task, has_callbacks
-from combutab.core.threads import max_threads, set_threads
 from combutab.core.world import Ranks, broadcast, check_same, current
 from combutab.estimators._targets import Target
 from combutab.nn import ActivationSpec, Member, NetworkSpec, TableNetwork

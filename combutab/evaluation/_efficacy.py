@@ -15,12 +15,12 @@ import pandas as pd
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
+from combutab.core.device import limit_openmp, tree_threads
 from combutab.core.metrics import METRICS
 from combutab.core.parallel import gathered
 from combutab.core.rng import seed_from
 from combutab.core.scorers import score_predictions
 from combutab.core.scores import class_scores
-from combutab.core.threads import limit_openmp, tree_threads
 from combutab.evaluation._alignment import AlignedTables, align_tables
 from combutab.preprocessing import Table, TableEncoder, UnlearnedWarning, infer_task
 

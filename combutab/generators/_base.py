@@ -40,6 +40,7 @@ from combutab.core.device import (
     Precision,
     available_memory,
     guard_forks,
+    max_threads,
     resolve_device,
 )
 from combutab.core.files import check_parameters, choice, kind, whole
@@ -62,11 +63,9 @@ from combutab.core.tasks import (
     has_callbacks,
 )
 from combutab.core.text import parse_seconds
-from combutab.core.threads import max_threads
 from combutab.core.world import Ranks, broadcast, current, plain_parameters, sharing
-from combutab.generators._forms import TableForms
 from combutab.generators._imputing import Imputing
-from combutab.generators._learned_columns import SEARCHED_ROWS, LearnedColumns, row_step
+from combutab.generators._learned_columns import SEARCHED_ROWS, LearnedColumns, TableForms, row_step
 from combutab.generators._parquet import ParquetSource
 from combutab.generators._resampling import Resampling
 from combutab.generators._rules import Rules

@@ -18,8 +18,7 @@ from combutab.core.files import Field, check_fields, kind, optional, pair, sever
 from combutab.core.state import pack, unpack
 from combutab.core.text import no_column
 from combutab.generators._cells import Coder, count_values, number_kind
-from combutab.generators._forms import TableForms
-from combutab.generators._learned_columns import LearnedColumns, order_relations
+from combutab.generators._learned_columns import LearnedColumns, TableForms, order_relations
 from combutab.generators._relations import Columns, PartialRows
 from combutab.generators.conditions import (
     RANGES,

@@ -16,10 +16,9 @@ from sklearn.utils._param_validation import StrOptions
 from torch import Tensor
 
 from combutab._model_files import loadable
-from combutab.core.device import Precision
+from combutab.core.device import Precision, limit_threads, network_threads
 from combutab.core.parameters import COUNT, INFINITE, NOT_NEGATIVE, POSITIVE, SHARE, parameter
 from combutab.core.rng import Stream, fold_in, normals, random_permutations, uniforms
-from combutab.core.threads import limit_threads, network_threads
 from combutab.generators._base import BaseGenerator
 from combutab.generators._imputing import present_codes
 from combutab.generators._training import (

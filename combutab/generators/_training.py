@@ -13,10 +13,9 @@ import torch
 from torch import Tensor
 
 from combutab._model_files import check_state, with_prefix
-from combutab.core.device import Precision
+from combutab.core.device import Precision, training_flops
 from combutab.core.files import check_fields, several, text, whole
 from combutab.core.rng import Stream, fold_in
-from combutab.core.threads import training_flops
 from combutab.core.world import Ranks, broadcast, check_same, current, refuse_mixed_rows
 from combutab.generators.sampling import NetworkT, Sampler
 from combutab.nn import Member, RowSpans, StackedNetwork

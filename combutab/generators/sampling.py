@@ -17,14 +17,13 @@ from sklearn.utils._param_validation import (
 )
 from torch import Tensor
 
-from combutab.core.device import Precision
+from combutab.core.device import Precision, limit_threads, network_threads
 from combutab.core.rng import (
     Stream,
     fold_in,
     random_uniform,
     uniforms,
 )
-from combutab.core.threads import limit_threads, network_threads
 from combutab.generators._rules import Rules
 from combutab.generators.completion import (
     CHUNK,

@@ -7,7 +7,7 @@ from combutab.model_selection._comparison import (
     run_comparison,
 )
 from combutab.model_selection._journal import checkpoint_differences, count_checkpoint_fits
-from combutab.model_selection._models import DEFAULT_MODELS
+from combutab.model_selection._models import DEFAULT_MODELS, score_classifier, score_regressor
 from combutab.model_selection._plan import (
     BASELINES,
     DEFAULT_ACTIVATIONS,
@@ -15,7 +15,6 @@ from combutab.model_selection._plan import (
     plan_comparison,
 )
 from combutab.model_selection._result import ActivationComparison, ModelComparison, shown_range
-from combutab.model_selection._scores import score_classifier, score_regressor
 from combutab.model_selection._search import StackedGridSearchCV
 from combutab.model_selection._target import ComparisonError
 

@@ -14,9 +14,13 @@ from combutab.core.rng import Stream, fold_in
 from combutab.core.scores import guess_targets
 from combutab.core.text import one_line
 from combutab.evaluation import corrected_interval, holm
-from combutab.model_selection._models import EncodedModel
+from combutab.model_selection._models import (
+    EncodedModel,
+    score_estimator,
+    score_numbers,
+    score_probabilities,
+)
 from combutab.model_selection._plan import ComparisonPlan
-from combutab.model_selection._scores import score_estimator, score_numbers, score_probabilities
 
 GUESSES = {
     "accuracy": "always the most frequent class",

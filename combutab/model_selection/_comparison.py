@@ -24,7 +24,7 @@ from combutab.estimators import FitOutcome, FitTask, fit_stacked
 from combutab.evaluation import compare_with_best
 from combutab.model_selection._baselines import judge, score_baseline
 from combutab.model_selection._journal import Journal, Record
-from combutab.model_selection._models import DEFAULT_MODELS, is_network
+from combutab.model_selection._models import DEFAULT_MODELS, is_network, score_estimator
 from combutab.model_selection._plan import (
     BASELINES,
     ComparisonPlan,
@@ -32,7 +32,6 @@ from combutab.model_selection._plan import (
     plan_comparison,
 )
 from combutab.model_selection._result import ModelComparison
-from combutab.model_selection._scores import score_estimator
 from combutab.model_selection._sentences import other_measures, sentences, write_advice
 from combutab.model_selection._target import ComparisonError
 from combutab.nn import ActivationSpec

@@ -1,6 +1,5 @@
 """Layers and networks that train several models as one batched program."""
 
-from combutab.nn._activation import check_activation
 from combutab.nn._cascade import (
     BlurredCrossEntropy,
     CodeInputs,
@@ -40,6 +39,7 @@ from combutab.nn._network import (
     NetworkSpec,
     StackedNetwork,
     TableNetwork,
+    check_activation,
     check_proxy_norm,
     fill_gradients,
 )

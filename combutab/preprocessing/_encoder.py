@@ -840,12 +840,6 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
             if table.is_numeric(j) or not isinstance(table.column(j).dtype, pd.CategoricalDtype)
         ]
 
-    def _text_columns(self, table: Table, kinds: Sequence[ColumnKind], first: Table) -> list[int]:
-        """Columns of text, by the values of the first part, that become categories undeclared."""
-        text_kinds = (ColumnKind.TEXT, ColumnKind.EMPTY)
-        undeclared = [j for j in self._undeclared(table) if kinds[j] == ColumnKind.CATEGORY]
-        return [j for j in undeclared if column_kind(first.column(j)) in text_kinds]
-
     def _learn(
         self, table: Table, weight: np.ndarray | None = None, world: World = ONE_PROCESS
     ) -> tuple[Block, dict[int, Factors]]:
@@ -867,7 +861,11 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         labels = [table.label(j) for j in range(table.n_columns)]
         zones = _zones(source, kinds) | _zones(table, kinds, forms)
         learner = TableLearner(labels, kinds, sample, max_distinct, zones, table.units(kinds))
-        learner.forms, learner.text_columns = forms, self._text_columns(source, kinds, table)
+        learner.forms = forms
+        # texts, by the values of the first part, that become categories without a declaration
+        undeclared = [j for j in self._undeclared(source) if kinds[j] == ColumnKind.CATEGORY]
+        text_kinds = (ColumnKind.TEXT, ColumnKind.EMPTY)
+        learner.text_columns = [j for j in undeclared if column_kind(table.column(j)) in text_kinds]
         return learner
 
     def _set_learned(self, learner: TableLearner, *scaler_arguments: Any) -> None:

@@ -16,9 +16,9 @@ import scipy.optimize
 import torch
 from torch import Tensor
 
+from combutab.core.device import limit_threads, network_threads, training_flops
 from combutab.core.files import check_fields, several, whole
 from combutab.core.progress import uninterrupted
-from combutab.core.threads import limit_threads, network_threads, training_flops
 from combutab.core.world import ONE_PROCESS, broadcast, current, refuse_mixed_rows, unshared
 from combutab.nn import TableNetwork
 from combutab.training._callbacks import Callback, EpochReport

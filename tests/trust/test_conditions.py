@@ -197,15 +197,6 @@ def test_impossible_conditions_are_refused_before_sampling(fitted, conditions, s
         fitted.sample(20, conditions=conditions)
 
 
-def test_settings_of_the_search_are_checked(fitted):
-    for bad in ({"on_shortfall": "ignore"}, {"max_tries": 0}, {"max_tries": 1.5}):
-        (name,) = bad
-        with pytest.raises(ValueError, match=name):
-            fitted.sample(3, conditions={"kind": "a"}, **bad)
-        with pytest.raises(ValueError, match=name):
-            fitted.sample_from(TABLE[["kind"]], **bad)
-
-
 # ---- rows that are too rare -------------------------------------------------------------------
 
 

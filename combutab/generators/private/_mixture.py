@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from combutab.core.device import limit_threads, network_threads, training_flops
 from combutab.core.rng import Stream, normals, uniforms
-from combutab.core.threads import limit_threads, network_threads, training_flops
 from combutab.generators.sampling import RowRequest, Samples, choose_points
 from combutab.nn import RowSpans
 from combutab.training import OptimizerConfig, RowOptimizer

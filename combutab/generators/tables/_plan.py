@@ -11,7 +11,7 @@ import pandas as pd
 from combutab.core.files import kind, nullable, number, several, text, whole
 from combutab.core.state import declare
 from combutab.generators._cells import number_kind
-from combutab.generators._forms import TableForms
+from combutab.generators._learned_columns import TableForms
 from combutab.generators.tables._keys import NewKeys
 from combutab.preprocessing import ColumnForm, ForeignKey, find_forms
 
