@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from combutab.cli._files import load_with_format, save_with_format, write_table
 from combutab.cli._options import (
     GeneratorOptions,
     RowOptions,
+    column_named,
     ending,
     find_columns,
     path_beside,
@@ -70,6 +71,21 @@ def read_rules(path: Path | None) -> list[Any] | None:
         return read_constraints(path)
 
 
+def read_fakes(texts: Sequence[str] | None, table: pd.DataFrame) -> dict[Any, str] | None:
+    """Parse ``COLUMN=PROVIDER`` as the realistic values of columns.
+
+    >>> read_fakes(["mail=email:de_DE"], pd.DataFrame({"mail": ["a@b.de"]}))
+    {'mail': 'email:de_DE'}
+    """
+    fakes = {}
+    for text in texts or ():
+        name, equals, provider = text.rpartition("=")
+        if not equals or not provider:
+            raise UserError(f"--fake {text} is not COLUMN=PROVIDER, such as mail=email")
+        fakes[column_named("--fake", name, table)] = provider
+    return fakes or None
+
+
 def suggest_rules(table: pd.DataFrame, path: Path | None) -> None:
     """Write the constraints that a table meets to a file, and print them."""
     if path is None:
@@ -96,7 +112,11 @@ def make_generator(
         identifiers = None
     elif options.identifiers is not None:
         identifiers = find_columns("--identifiers", options.identifiers, table.columns)
-    protection = {"min_frequency": options.min_frequency or 5, "identifiers": identifiers}
+    protection = {
+        "min_frequency": options.min_frequency or 5,
+        "identifiers": identifiers,
+        "fake": read_fakes(options.fake, table),
+    }
     if len(table) < 2:
         raise UserError("the table has 1 row; at least 2 are needed")
     discrete: Any = "auto"
@@ -105,7 +125,8 @@ def make_generator(
         discrete = [name for name in table if name in discrete_columns or name not in continuous]
     encoder = ModeEncoder(discrete_columns=discrete, n_modes=1, max_rows=1, **protection)
     try:
-        encoder.fit(table)
+        with refusals(ImportError):
+            encoder.fit(table)
     except (ValueError, TypeError) as error:
         raise UserError(f"{error}, or leave the column out with --drop") from error
     if options.save is not None:

@@ -98,7 +98,7 @@ def impute(options: ImputeOptions) -> None:
 def _check_impute_options(options: ImputeOptions, paths: list[Path]) -> None:
     """Check that the options do not contradict each other, and that the files can be written."""
     model_file = options.model_file
-    fields = ("model", "discrete", "min_frequency", "identifiers", "epochs", "max_time")
+    fields = ("model", "discrete", "min_frequency", "identifiers", "fake", "epochs", "max_time")
     if model_file is not None:
         for option in options.changed(*fields, "constraints", "save"):
             raise UserError(

@@ -366,6 +366,9 @@ class GeneratorOptions(ReadOptions):
     identifiers : COLUMNS, default detected
         Columns that identify rows, such as a customer number, separated by commas. They get new
         values. 'none' for no column.
+    fake : COLUMN=PROVIDER
+        Column of text that gets realistic values by Faker, such as name=name, mail=email or
+        street=street_address:de_DE. The option may be repeated.
     min_frequency : NUMBER, default 5
         Smallest number of rows (5) or fraction of the rows (0.01) that must have a value for it to
         be written or saved. 1 keeps all values, and the exact minimum and maximum of each numeric
@@ -382,6 +385,7 @@ class GeneratorOptions(ReadOptions):
     max_time: Time = None
     discrete: Columns = None
     identifiers: Columns = None
+    fake: list[str] | None = None
     min_frequency: OptionalFrequency = None
     drop: Columns = None
     constraints: Path | None = None

@@ -19,7 +19,16 @@ if TYPE_CHECKING:
 
 # Options that read rows without noise, and options that a private generator does not have
 _LOOKING = ("report", "suggest_constraints", "holdout")
-_UNUSED = ("model", "activation", "min_frequency", "max_time", "batch_size", "checkpoint", "device")
+_UNUSED = (
+    "model",
+    "activation",
+    "min_frequency",
+    "max_time",
+    "batch_size",
+    "checkpoint",
+    "device",
+    "fake",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

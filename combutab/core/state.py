@@ -141,9 +141,11 @@ def with_lists(parameters: Mapping[str, Any]) -> dict[str, Any]:
     >>> with_lists({"columns": range(2), "strategy": "mixture"})
     {'columns': [0, 1], 'strategy': 'mixture'}
     """
-    is_list_like = pd.api.types.is_list_like
     return {
-        name: list(value) if is_list_like(value) else value for name, value in parameters.items()
+        name: list(value)
+        if pd.api.types.is_list_like(value) and not isinstance(value, Mapping)
+        else value
+        for name, value in parameters.items()
     }
 
 

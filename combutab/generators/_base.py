@@ -132,6 +132,7 @@ class SharedParameters(DeclaredParameters):
     n_members: int = parameter(1, COUNT)
     min_frequency: float = parameter(5, COUNT, Interval(RealNotInt, 0, 1, closed="neither"))
     identifiers: Any = parameter("auto", list, tuple, StrOptions({"auto"}), None)
+    fake: dict[Any, str] | None = parameter(None, dict, None)
     constraints: Sequence[Constraint] | None = parameter(None, list, tuple, None)
     random_state: Any = parameter(None, *RANDOM_STATE)
     device: str | torch.device = parameter("auto", str, torch.device)
@@ -311,6 +312,7 @@ class BaseGenerator(
             discrete_columns=discrete_columns,
             min_frequency=self.min_frequency,
             identifiers=self.identifiers,
+            fake=self.fake,
             random_state=random_state,
             n_jobs=max_threads(),
         )
@@ -529,8 +531,8 @@ class BaseGenerator(
         if not isinstance(table, ParquetSource | pd.DataFrame):
             return X, ()
         excluded: list[Any] = []
-        for names in (discrete_columns, getattr(self, "identifiers", None)):
-            excluded += names if isinstance(names, list | tuple) else ()
+        for names in (discrete_columns, self.identifiers, self.fake):
+            excluded += names if isinstance(names, list | tuple | dict) else ()
         for constraint in self.constraints or ():
             excluded += constraint.find_columns(list(table))
         forms = find_forms(table, excluded)
@@ -746,7 +748,7 @@ class BaseGenerator(
         - for continuous columns, the modes or bins (shares, means and standard deviations, each of
           at least ``min_frequency`` rows), the numbers of decimals with their shares, and bounds
           that enough rows share or that lie further out;
-        - for identifiers, the first new one;
+        - for identifiers, the first new one, or the provider of realistic values;
         - the losses of each epoch, and the weights, which were trained on all rows.
 
         It can be loaded on any device. After an error there is no incomplete file.

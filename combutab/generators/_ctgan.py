@@ -249,6 +249,14 @@ class CTGAN(BaseGenerator[StackedGenerator]):
         Sampled rows have new values, which are not in the table and differ within a call. "auto"
         finds text that hardly ever repeats, and whole numbers that never repeat if they count the
         rows or the column's name is ``id`` or similar. None means no column.
+    fake : dict or None, default=None
+        Columns of text that get realistic values by Faker (``pip install 'combutab[faker]'``), such
+        as ``{"name": "name", "mail": "email", "street": "street_address:de_DE"}``: the provider,
+        and the locale if it is not ``en_US``. The real values are not learned or stored. ``name``,
+        ``first_name``, ``last_name``, ``email`` and ``user_name`` of a row belong to one person (a
+        second ``name`` and ``email`` to another). Values do not repeat if those of the table do
+        not. They depend on ``random_state`` of the fit and the number of the row. ``fit`` makes
+        10,000 values, and raises an error if the table has one of them.
     constraints : list of Inequality, Sum, Formula, ..., or None, default=None
         Rules that all rows meet. ``fit`` checks that the rows of the table meet them, and all rows
         of ``sample``, ``sample_from``, ``impute`` and ``fit_resample`` do. Columns that follow from

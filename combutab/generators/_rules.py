@@ -258,10 +258,10 @@ class Rules:
         values: np.ndarray,
         codes: np.ndarray,
         conditions: Sequence[Condition] = (),
-        n_identifiers: dict[int, int] | None = None,
+        n_before: int = 0,
     ) -> Any:
         """Decode rows that meet conditions, with the computed columns and without learned ones."""
-        table = self.encoder.decode(values, codes, n_identifiers=n_identifiers)
+        table = self.encoder.decode(values, codes, n_before=n_before)
         write_points(table, conditions)
         if self:
             columns = self.columns_of(table)

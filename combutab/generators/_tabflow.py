@@ -568,7 +568,8 @@ class TabFlow(BaseGenerator[StackedCascade]):
         tables of at most 8,000 rows.
     constraints : list of Inequality, Sum, Formula, ..., or None, default=None
         Rules that all rows meet, such as ``[Inequality("start", "<", "end")]``.
-    max_time, n_members, min_frequency, identifiers, random_state, device, precision, callbacks
+    max_time, n_members, min_frequency, identifiers, fake, random_state, device, precision, \
+callbacks
         As in `CTGAN`.
 
     Attributes

@@ -207,7 +207,8 @@ class TVAE(BaseGenerator[StackedRowDecoder]):
         their distributions, independently for each column. It can be changed after ``fit``.
     constraints : list of Inequality, Sum, Formula, ..., or None, default=None
         Rules that all rows meet, such as ``[Inequality("start", "<", "end")]``.
-    max_time, n_members, min_frequency, identifiers, random_state, device, precision, callbacks
+    max_time, n_members, min_frequency, identifiers, fake, random_state, device, precision, \
+callbacks
         As in `CTGAN`.
 
     Attributes

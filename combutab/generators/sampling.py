@@ -680,14 +680,15 @@ class RowWriter:
 
     def __init__(self, rules: Rules, parts: ParquetParts, change: Change | None = None) -> None:
         self.rules, self.parts, self.change = rules, parts, change
-        self._n_identifiers: dict[int, int] = {}
+        self._n_rows = 0
         self._types: dict[str, Any] | None = None
 
     def write(
         self, values: np.ndarray, codes: np.ndarray, conditions: Sequence[Condition] = ()
     ) -> None:
         """Write rows that meet conditions, as one row group."""
-        table = self.rules.decode(values, codes, conditions, self._n_identifiers)
+        table = self.rules.decode(values, codes, conditions, self._n_rows)
+        self._n_rows += len(codes)
         if self._types is None:
             self._types = self._find_types()
         self.parts.write_frame(self._as_frame(table), self._types)

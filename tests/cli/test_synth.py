@@ -55,6 +55,21 @@ def test_the_same_columns_come_out(folder, capsys, people, files, kind):
     np.testing.assert_array_equal(made["price"].round(2), made["price"])
 
 
+def test_realistic_values_in_a_file(folder, people, capsys):
+    pytest.importorskip("faker", reason="needs the extra faker")
+    table = people.assign(mail=[f"user{i}@mail.org" for i in range(len(people))])
+    table.to_csv("mails.csv", index=False)
+    options = [*QUICK, "--fake", "mail=email:de_DE"]
+    assert main(["synth", "mails.csv", "-o", "out.csv", *options]) == 0
+    mails = pd.read_csv("out.csv")["mail"]
+    assert mails.str.fullmatch(r"[a-z.]+\d*@example\.com").all()
+    assert mails.is_unique
+    wrong_options = {"mail": "COLUMN=PROVIDER", "mial=email": "'mail'", "mail=emial": "email"}
+    for wrong, says in wrong_options.items():
+        assert main(["synth", "mails.csv", "-o", "out.csv", *QUICK, "--fake", wrong]) == 2
+        assert says in capsys.readouterr().err
+
+
 def test_it_is_the_estimators_own_sample(folder, people):
     options = ["--rows", "30", "--seed", "5", "--activation", "gelu", "--condition", "city=Rome"]
     assert main(["synth", "people.csv", "-o", "out.csv", *QUICK, *options]) == 0

@@ -288,7 +288,7 @@ discriminator_lr, discriminator_decay, batch_size, discriminator_steps, log_freq
 epochs, pac, enable_gpu
         As SDV's.
     activation, normalization, proxy_norm, early_stopping, validation_fraction, n_iter_no_change, \
-max_time, n_members, min_frequency, identifiers, random_state, device, precision, callbacks
+max_time, n_members, min_frequency, identifiers, fake, random_state, device, precision, callbacks
         The same as for `combutab.CTGAN`. Sampling after a fit begins with a seed of SDV's.
 
     Raises
@@ -322,8 +322,8 @@ class TVAESynthesizer(_Synthesizer, sdv.single_table.TVAESynthesizer, model_clas
 loss_factor, enable_gpu
         As SDV's.
     activation, normalization, proxy_norm, learning_rate, early_stopping, validation_fraction, \
-n_iter_no_change, argmax, max_time, n_members, min_frequency, identifiers, random_state, device, \
-precision, callbacks
+n_iter_no_change, argmax, max_time, n_members, min_frequency, identifiers, fake, random_state, \
+device, precision, callbacks
         The same as for `combutab.TVAE`. Sampling after a fit begins with a seed of SDV's.
 
     Raises
@@ -348,7 +348,7 @@ class TabFlowSynthesizer(_Synthesizer, LossValuesMixin, model_class=TabFlow):
     locales : list of str or str, default=["en_US"]
     hidden_layer_sizes, n_bins, batch_size, epochs, n_sampling_steps, enable_gpu, verbose, \
 activation, normalization, proxy_norm, learning_rate, weight_decay, dropout, early_stopping, \
-validation_fraction, n_iter_no_change, max_time, n_members, min_frequency, identifiers, \
+validation_fraction, n_iter_no_change, max_time, n_members, min_frequency, identifiers, fake, \
 random_state, device, precision, callbacks
         The same as for `combutab.TabFlow`. Sampling after a fit begins with a seed of SDV's.
 

@@ -28,13 +28,19 @@ from combutab.preprocessing import ModeEncoder, NumberColumn, find_identifiers, 
 _MOST_PARENT_COLUMNS = 24  # that the context of a row has
 
 
-def find_identifier_columns(table: pd.DataFrame, min_frequency: float) -> list[str]:
-    """The columns that hold identifiers, which are not learned."""
+def find_identifier_columns(table: pd.DataFrame, template: TabFlow) -> list[str]:
+    """The columns that hold identifiers or get realistic values, which are not learned."""
     return [
         str(name)
         for name, column in table.items()
-        if find_identifiers(column, min_frequency=min_frequency) is not None
+        if name in (template.fake or ())
+        or find_identifiers(column, min_frequency=template.min_frequency) is not None
     ]
+
+
+def fakes_of(template: TabFlow, names: Sequence[str], prefix: str = "") -> dict[str, str]:
+    """The realistic values of a table with these columns, by column with a prefix."""
+    return {prefix + name: text for name, text in (template.fake or {}).items() if name in names}
 
 
 def fit_rows(
@@ -46,7 +52,8 @@ def fit_rows(
 ) -> TabFlow:
     """Fit a generator to rows that have no parents; ``names`` are columns of the table itself."""
     generator = TabFlow(**template.get_params(deep=False))
-    generator.set_params(identifiers=list(identifiers), random_state=seed >> 32)
+    fake = fakes_of(template, names)
+    generator.set_params(identifiers=list(identifiers), fake=fake, random_state=seed >> 32)
     return generator.fit(drop_rare(table, names, template.min_frequency))
 
 
@@ -106,7 +113,7 @@ class ChildRows:
         learned = [name for name in plan.cells if name not in identifiers]
         columns = FamilyColumns.of_table(table[learned], order)
         summary = columns.summarize(table, family, len(parents), sorted_values)
-        excluded = find_identifier_columns(parents, min_frequency)
+        excluded = find_identifier_columns(parents, template)
         parent_columns = [
             name
             for name in map(str, parents)
@@ -117,6 +124,7 @@ class ChildRows:
         varying = table.drop(columns=list(identifiers)).nunique(dropna=False)
         params = template.get_params(deep=False) | {"random_state": seed >> 32}
         params["identifiers"] = [CELL + name for name in identifiers]
+        params["fake"] = fakes_of(template, [*map(str, table)], CELL)
         generator: TabFlow | None = None
         if (varying > 1).any():
             targets = [name for name in map(str, frame) if name not in context]

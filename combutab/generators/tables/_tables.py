@@ -128,7 +128,7 @@ class TabFlowTables(Loadable, BaseEstimator):
     ----------
     generator : TabFlow or None, default=None
         Parameters of the generators of all tables; None is ``TabFlow()``. Its ``constraints`` must
-        be None and its ``identifiers`` "auto".
+        be None and its ``identifiers`` "auto". Its ``fake`` may have columns of any table.
     random_state : int, RandomState, Generator or None, default=None
         Seed of training and samples.
 
@@ -236,6 +236,13 @@ class TabFlowTables(Loadable, BaseEstimator):
         plans = {n: TablePlan.of_table(n, frames, foreign_keys, lookup) for n in frames}
         cells = {name: plan.read(frames[name]) for name, plan in plans.items()}
         extras = {name: pd.DataFrame(index=frame.index) for name, frame in frames.items()}
+        fake, columns = template.fake or {}, {name for table in cells.values() for name in table}
+        for column in fake:
+            if column not in columns:
+                raise ValueError(
+                    f"fake: no table has a column {column!r} that is drawn; keys are new in any "
+                    "case"
+                )
         self.generators_ = {}
         for i, name in reversed([*enumerate(names)]):  # parents with the summaries of children
             plan, seed = plans[name], fold_in(self._seed, Stream.TABLE, i)
@@ -244,13 +251,14 @@ class TabFlowTables(Loadable, BaseEstimator):
             learned = [cells[name], extras[name]]
             for key in plan.matched:
                 family = key.find_parents(frames)
-                learned.append(_matched_columns(key, cells[key.parent], family))
+                parents = cells[key.parent].drop(columns=list(fake), errors="ignore")
+                learned.append(_matched_columns(key, parents, family))
                 counts = np.bincount(family[family >= 0], minlength=len(frames[key.parent]))
                 extras[key.parent] = extras[key.parent].assign(**{count_column(key): counts})
             rows = pd.concat(learned, axis=1)
             with _naming(name, plan.columns):
                 plan = replace(plan, order=order_by.get(name))
-                identifiers = find_identifier_columns(cells[name], template.min_frequency)
+                identifiers = find_identifier_columns(cells[name], template)
                 identifiers = [column for column in identifiers if column != plan.order]
                 if plan.context is None:
                     if rows.shape[1]:
@@ -479,7 +487,9 @@ class TabFlowTables(Loadable, BaseEstimator):
             _refer(plan, plan.context, drawn, family, keys)
         for j, foreign_key in enumerate(plan.matched):
             parents = drawn[foreign_key.parent].cells
-            columns = _matched_columns(foreign_key, parents[self._plans[foreign_key.parent].cells])
+            fake = self._template().fake or ()
+            names = [name for name in self._plans[foreign_key.parent].cells if name not in fake]
+            columns = _matched_columns(foreign_key, parents[names])
             counts = parents.get(count_column(foreign_key), pd.Series(1.0, parents.index))
             is_missing = cells.get(f"{'+'.join(foreign_key.columns)} is missing")
             chosen = match_parents(

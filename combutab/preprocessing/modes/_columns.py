@@ -6,7 +6,7 @@ import decimal
 import itertools
 import re
 import uuid
-from collections.abc import Collection, Container, Hashable, Iterable, Sequence
+from collections.abc import Collection, Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -24,6 +24,7 @@ from combutab.preprocessing._columns import (
 )
 from combutab.preprocessing._forms import measured_example
 from combutab.preprocessing._tables import Table, chosen_mask
+from combutab.preprocessing.modes._fakes import Fakes
 from combutab.preprocessing.modes._numbers import (
     Format,
     Mixture,
@@ -570,8 +571,8 @@ class IdentifierColumn:
     ----------
     dtype : dtype
         Dtype of the column; for a pandas category without the categories.
-    made : Identifiers
-        The new identifiers of sampled rows.
+    made : Identifiers or Fakes
+        The new values of sampled rows.
     missing : bool
         Whether missing identifiers have the code 1.
     counts : ndarray of shape (size,), int64
@@ -579,7 +580,7 @@ class IdentifierColumn:
     """
 
     dtype: Any
-    made: Identifiers
+    made: Identifiers | Fakes
     missing: bool
     counts: np.ndarray
     is_continuous: ClassVar[Literal[False]] = False
@@ -624,20 +625,19 @@ class IdentifierColumn:
             refuse_infinite(column, label)
 
     def decode(self, codes: np.ndarray, values: Any = None, n_before: int = 0) -> pd.Series:
-        """Make new distinct identifiers in the format of the fitted column.
+        """Make new identifiers in the format of the fitted column.
 
-        They follow the ``n_before`` identifiers that were made before.
+        They follow those of the ``n_before`` rows that were made before.
         """
         missing = codes == 1
-        new_values = self.made.make(len(codes) - int(missing.sum()), n_before)
+        new_values = self.made.make(len(codes), n_before)
         if self.made.kind == "integer":
-            numbers = np.full(len(codes), self.made.start, np.uint64)
-            numbers[~missing] = new_values
-            return from_integers(numbers, missing, self.dtype)
-        text = np.full(len(codes), None, dtype=object)
-        text[~missing] = new_values
+            return from_integers(np.array(new_values, np.uint64), missing, self.dtype)
+        text = np.array([*new_values, None], dtype=object)[:-1]  # also of UUIDs
+        text[missing] = None
         if isinstance(self.dtype, pd.CategoricalDtype):
-            return pd.Series(pd.Categorical(text, new_values, ordered=self.dtype.ordered))
+            categories = dict.fromkeys(text[~missing])
+            return pd.Series(pd.Categorical(text, list(categories), ordered=self.dtype.ordered))
         return pd.Series(text, dtype=self.dtype)
 
     def make_for_missing(self, column: pd.Series) -> pd.Series:
@@ -658,7 +658,7 @@ ModeColumn = CategoryColumn | NumberColumn | IdentifierColumn
 
 
 def fit_identifiers(
-    column: pd.Series, identifiers: Identifiers, min_count: int
+    column: pd.Series, identifiers: Identifiers | Fakes, min_count: int
 ) -> IdentifierColumn:
     """Remember that a column holds identifiers, and how many are missing."""
     dtype: Any = column.dtype
@@ -868,20 +868,28 @@ def discrete_mask(
 
 
 def choose_identifiers(
-    listed: Any, schema: TableSchema, columns: Sequence[pd.Series], min_count: int
-) -> dict[int, Identifiers]:
+    listed: Any,
+    schema: TableSchema,
+    columns: Sequence[pd.Series],
+    min_count: int,
+    fakes: Mapping[int, Fakes],
+) -> dict[int, Identifiers | Fakes]:
     """Choose the columns of identifiers, and what replaces them, by position.
+
+    ``fakes`` are what replaces some columns in any case.
 
     Raises ValueError if a column is listed that there is not, or that none can be made for.
     """
     mask = discrete_mask(() if listed is None else listed, schema, "identifiers")
     if mask is not None:
-        chosen = np.flatnonzero(mask).tolist()
-        return {j: new_identifiers(columns[j], schema.label(j)) for j in chosen}
-    all_identifiers = [find_identifiers(column, min_frequency=min_count) for column in columns]
-    return {
-        j: identifiers for j, identifiers in enumerate(all_identifiers) if identifiers is not None
-    }
+        chosen = [j for j in np.flatnonzero(mask).tolist() if j not in fakes]
+        return {**fakes, **{j: new_identifiers(columns[j], schema.label(j)) for j in chosen}}
+    chosen_identifiers: dict[int, Identifiers | Fakes] = {**fakes}
+    for j, column in enumerate(columns):
+        identifiers = find_identifiers(column, min_frequency=min_count)
+        if identifiers is not None:
+            chosen_identifiers.setdefault(j, identifiers)
+    return chosen_identifiers
 
 
 def choose_formats(

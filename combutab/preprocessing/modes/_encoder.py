@@ -22,6 +22,7 @@ from combutab.preprocessing._columns import rows_needed
 from combutab.preprocessing._parquet import ParquetTable
 from combutab.preprocessing._tables import Table
 from combutab.preprocessing.modes._columns import (
+    Identifiers,
     ModeColumn,
     NumberColumn,
     TableSchema,
@@ -30,6 +31,7 @@ from combutab.preprocessing.modes._columns import (
     fit_categories,
     fit_identifiers,
 )
+from combutab.preprocessing.modes._fakes import choose_fakes
 from combutab.preprocessing.modes._numbers import (
     Mixture,
     Sample,
@@ -225,6 +227,9 @@ class ModeEncoder(BaseEstimator):
         Columns whose values are not stored. They are decoded as new values: integers above the
         fitted ones, or text that is recognisable as synthetic. "auto" detects identifiers by
         `find_identifiers`.
+    fake : dict or None, default=None
+        Column of text -> provider of Faker, such as ``{"name": "name", "mail": "email:de_DE"}``.
+        These values are not stored either, and are decoded as values that Faker makes.
     random_state : int, RandomState, Generator or None, default=None
         Seed for sampling rows and modes. The draws of a column do not depend on other columns.
 
@@ -273,6 +278,7 @@ class ModeEncoder(BaseEstimator):
     n_jobs: int | None = None
     min_frequency: float = 1
     identifiers: Any = None
+    fake: Mapping[Any, str] | None = None
     random_state: Any = None
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -287,6 +293,7 @@ class ModeEncoder(BaseEstimator):
             Interval(RealNotInt, 0, 1, closed="neither"),
         ],
         "identifiers": [list, tuple, StrOptions({"auto"}), None],
+        "fake": [dict, None],
         "random_state": ["random_state", np.random.Generator],
     }
 
@@ -333,12 +340,14 @@ class ModeEncoder(BaseEstimator):
         from combutab.core.rng import seed_from  # imports torch
 
         min_count = rows_needed(self.min_frequency, n_rows)
-        identifiers = choose_identifiers(self.identifiers, schema, columns, min_count)
+        seed = seed_from(self.random_state)
+        names = schema.keys if schema.array_dtype is None else None
+        fakes = choose_fakes(self.fake, names, columns, seed)
+        identifiers = choose_identifiers(self.identifiers, schema, columns, min_count, fakes)
         formats = choose_formats(self.discrete_columns, schema, columns, min_count, identifiers)
         fitted: list[ModeColumn | None] = []
         samples: dict[int, Sample] = {}
         missing: dict[int, int] = {}
-        seed = seed_from(self.random_state)
         for j, (column, format) in enumerate(zip(columns, formats, strict=True)):
             if j in identifiers:
                 fitted.append(fit_identifiers(column, identifiers[j], min_count))
@@ -456,9 +465,7 @@ class ModeEncoder(BaseEstimator):
             if span.value_index is not None:
                 values[:, span.value_index] = span_values
 
-    def decode(
-        self, values: Any, codes: Any, *, n_identifiers: dict[int, int] | None = None
-    ) -> Any:
+    def decode(self, values: Any, codes: Any, *, n_before: int = 0) -> Any:
         """Decode rows to a DataFrame, or to an array if the encoder was fitted on one.
 
         Parameters
@@ -467,9 +474,9 @@ class ModeEncoder(BaseEstimator):
             Values, clipped to [-1, 1].
         codes : array of integers of shape (n_rows, n_spans)
             Codes.
-        n_identifiers : dict, optional
-            Number of identifiers made so far, by column, to decode rows in parts. Start with an
-            empty dict; it is updated.
+        n_before : int, default=0
+            Number of rows that were decoded before, to decode rows in parts: the new identifiers
+            follow those of these rows.
 
         Raises
         ------
@@ -480,7 +487,6 @@ class ModeEncoder(BaseEstimator):
         check_is_fitted(self)
         values, codes = self._check_rows(np.asarray(values), np.asarray(codes))
         n_rows = len(codes)
-        n_made = {} if n_identifiers is None else n_identifiers
         column_codes: dict[int, np.ndarray] = {}
         column_values: dict[int, np.ndarray] = {}
         for i, span in enumerate(self.layout_.spans):
@@ -489,13 +495,8 @@ class ModeEncoder(BaseEstimator):
                 column_values[span.column] = values[:, span.value_index]
         constant_codes, columns = np.zeros(n_rows, dtype=np.intp), []
         for j, coder in enumerate(self.columns_):
-            n_before = n_made.get(j, 0)
-            column = coder.decode(
-                column_codes.get(j, constant_codes), column_values.get(j), n_before
-            )
-            if coder.is_identifier:
-                n_made[j] = n_before + int(column.notna().sum())
-            columns.append(column)
+            column_code = column_codes.get(j, constant_codes)
+            columns.append(coder.decode(column_code, column_values.get(j), n_before))
         return self.schema_.assemble(columns, n_rows)
 
     def condition_code(self, column: Any, value: Any) -> tuple[int, int]:
@@ -540,7 +541,7 @@ class ModeEncoder(BaseEstimator):
         identifiers, rare, copied = [], [], []
         for name, column in zip(self.schema_.keys, self.columns_, strict=True):
             if column.is_identifier:
-                identifiers.append(name)
+                identifiers += [name] * isinstance(column.made, Identifiers)
             elif column.categories is not None:
                 share = column.counts[-1] / column.counts.sum() if column.rare else 0.0
                 present = column.counts[: len(column.keys)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import get_args
 
 import numpy as np
@@ -17,6 +18,7 @@ from combutab.preprocessing.modes._columns import (
     NumberColumn,
     TableSchema,
 )
+from combutab.preprocessing.modes._fakes import Fakes
 from combutab.preprocessing.modes._numbers import (
     HELD,
     NARROW,
@@ -104,6 +106,12 @@ def _check_identifiers(column: IdentifierColumn) -> None:
         )
 
 
+def _check_fakes(fakes: Fakes) -> None:
+    # a name of a forged file is a method that is called
+    if not re.fullmatch("[a-z][a-z0-9_]*", fakes.provider):
+        raise ValueError(f"the encoder's state has the provider {fakes.provider!r} of Faker")
+
+
 declare(
     TableSchema,
     {
@@ -178,7 +186,20 @@ declare(
     },
 )
 declare(
+    Fakes,
+    {
+        "provider": text(100),
+        "locale": text(20),
+        "seed": whole(0, 2**64),
+        "person": whole(),
+        "unique": kind(bool),
+        "variant": whole(0, 100),
+        "domain": text(100),
+    },
+    _check_fakes,
+)
+declare(
     IdentifierColumn,
-    {"dtype": _DTYPE, "made": kind(Identifiers), "missing": kind(bool), "counts": _COUNTS},
+    {"dtype": _DTYPE, "made": kind(Identifiers, Fakes), "missing": kind(bool), "counts": _COUNTS},
     _check_identifiers,
 )
