@@ -20,6 +20,7 @@ from combutab import (
     StackedGridSearchCV,
     TabFlow,
     TabFlowImputer,
+    TabFlowTables,
     TabMClassifier,
     TabMRegressor,
 )
@@ -43,6 +44,8 @@ TABLE.loc[::9, "kind"] = None
 Z = TABLE["size"].fillna(0).to_numpy() + TABLE["rooms"].to_numpy() * TABLE["sold"].to_numpy()
 CODES = np.digitize(Z, [0.5, 2.0])
 LABELS = np.array(["cheap", "fair", "dear"])[CODES]
+RENTS = pd.DataFrame({"house": np.repeat(np.arange(N), np.arange(N) % 3)})
+RENTS["rent"] = RENTS["house"] % 7 + np.arange(len(RENTS)) % 5 / 10
 ARRAY = np.column_stack([RNG.normal(size=(N, 3)), np.arange(N) % 4])
 
 NET = {
@@ -161,6 +164,12 @@ VARIANTS = {
     "array of TabFlow": generator(TabFlow, ARRAY),
     "stack of CTGAN": generator(CTGAN, n_members=2, activation="prelu"),
     "private": Model(PrivateSynthesizer, PRIVATE | {"bounds": BOUNDS, "random_state": 0}, TABLE),
+    "several tables": Model(
+        TabFlowTables,
+        {"generator": TabFlow(**MADE | WIDTHS[TabFlow]), "random_state": 0},
+        {"houses": TABLE.assign(house=range(N)), "rents": RENTS},
+        [("rents", "house", "houses")],
+    ),
     "constant of TVAE": generator(TVAE, TABLE.assign(size=1)[["size"]]),
 }
 
@@ -168,7 +177,8 @@ VARIANTS = {
 def answers(model, X):
     """All that a fitted model says of a table, as tables."""
     if hasattr(model, "sample"):
-        told = [model.sample(30, random_state=1)]
+        rows = model.sample(30, random_state=1)
+        told = [*rows.values()] if isinstance(rows, dict) else [rows]
     elif hasattr(model, "predict"):
         told = [model.predict(X)]
         if hasattr(model, "predict_proba"):

@@ -70,7 +70,8 @@ combutab.preprocessing: CIRCLE_STEPS QUARTERS
     odd_columns parquet_parts
     plain_labels polars_cells put_cells read_amounts read_keys read_numbers
     read_tables refuse_cells
-    refuse_large rows_needed sort_tables to_ticks validate_table
+    refuse_large rows_needed sort_tables split_tables to_ticks
+    validate_table
 combutab.reports: ComparedTable Finding ModelReport PersonPrivacy RequirementError
     SyntheticEvaluation TablesEvaluation comparison_table evaluate_synthetic render_report
     report_model write_report

@@ -181,6 +181,10 @@ def _check_synth_options(options: SynthOptions) -> None:
     inputs = {"DATA": options.data, "--constraints": options.constraints}
     _options.check_outputs(outputs, inputs, table=options.out, model=options.save)
     check_private_options(options)
+    _check_report_options(options)
+
+
+def _check_report_options(options: SynthOptions) -> None:
     if options.report is None:
         for option, value in options.changed("target", "holdout").items():
             raise UserError(f"{option} {value} needs a report: --report report.html")
@@ -231,8 +235,8 @@ def _hold_out(
 # ---- Several tables ------------------------------------------------------------------------------
 
 # Options of a single table
-_SINGLE = {"model", "checkpoint", "discrete", "identifiers", "drop", "constraints", "report"}
-_SINGLE |= {"suggest_constraints", "target", "holdout", "epsilon", "delta", "bounds", "categories"}
+_SINGLE = {"model", "checkpoint", "discrete", "identifiers", "drop", "constraints"}
+_SINGLE |= {"suggest_constraints", "target", "epsilon", "delta", "bounds", "categories"}
 _SINGLE |= {"person", "rows_per_person", "condition", "shares"}
 _PARAMETERS = ("epochs", "max_time", "batch_size", "activation", "min_frequency")
 
@@ -248,12 +252,15 @@ def _synthesize_database(options: SynthOptions) -> None:
         )
     check_names(options, [*paths])
     files = {name: written_name(path) for name, path in paths.items()}
-    check_folder_of_tables(files, {f"DATA {name}": path for name, path in paths.items()}, options)
     inputs = {f"DATA {name}": path for name, path in paths.items()}
-    _options.check_outputs({"--save": options.save}, inputs, model=options.save)
+    check_folder_of_tables(files, inputs, options)
+    outputs = {"--save": options.save, "--report": options.report}
+    _options.check_outputs(outputs, inputs, model=options.save)
+    _check_report_options(options)
 
     from combutab.cli import _files
     from combutab.generators import TabFlow, TabFlowTables
+    from combutab.preprocessing import split_tables
     from combutab.training import ProgressBar
 
     device = _files.find_device(options.device)
@@ -267,8 +274,19 @@ def _synthesize_database(options: SynthOptions) -> None:
     )
     echo_on_terminal(f"{counted(len(tables), 'table')}; TabFlow for each, on {device}")
     model = TabFlowTables(generator, random_state=options.seed)
+    train, test, n_rows = tables, None, options.rows
+    share = _HOLDOUT if options.holdout is None else options.holdout
     with refusals(ValueError), no_early_ends():
-        model.fit(tables, **arguments)
+        if options.report is not None and share:
+            lookup = options.lookup or ()
+            train, test = split_tables(
+                tables, arguments["keys"], test_size=share, lookup=lookup, random_state=options.seed
+            )
+        model.fit(train, **arguments)
+    if n_rows is None:  # also if a part was held out
+        children = {key.child for key in model.keys_ if key.parent not in model.lookup_}
+        root = next(name for name in tables if name not in {*children, *model.lookup_})
+        n_rows = len(tables[root])
     if options.save is not None:
         from combutab.core.files import write_model
 
@@ -277,5 +295,19 @@ def _synthesize_database(options: SynthOptions) -> None:
             write_model(options.save, header, arrays)
         echo_on_terminal(f"Wrote the generator to {options.save}")
     with spinner("Making rows"), refusals():
-        synthetic = model.sample(options.rows, random_state=options.seed)
+        synthetic = model.sample(n_rows, random_state=options.seed)
     write_database(synthetic, forms, files, options)
+    if options.report is None:
+        return
+    names = {"real": "DATA", "synthetic": options.out.name, "test": "DATA, held out"}
+    with refusals(UserError, prefix=f"{options.out} is written, but not the report: "):
+        evaluation = evaluate_tables(
+            real_train=train,
+            real_test=test,
+            synthetic=synthetic,
+            generator=model,
+            made={"Seed of the rows": str(options.seed)},
+            names=names,
+            random_state=options.seed,
+        )
+    write_and_print(options, evaluation, options.report)

@@ -29,6 +29,7 @@ from combutab.preprocessing._foreign_keys import (
     read_keys,
     read_tables,
     sort_tables,
+    split_tables,
 )
 from combutab.preprocessing._forms import ColumnForm, find_forms, find_text_form
 from combutab.preprocessing._inference import (
@@ -156,6 +157,7 @@ __all__ = [
     "refuse_large",
     "rows_needed",
     "sort_tables",
+    "split_tables",
     "to_ticks",
     "validate_table",
 ]

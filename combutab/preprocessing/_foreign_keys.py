@@ -238,6 +238,92 @@ def sort_tables(tables: Collection[str], keys: Sequence[ForeignKey]) -> list[str
         ) from None
 
 
+# ---- Held-out families -------------------------------------------------------------------------
+
+
+def split_tables(
+    tables: Mapping[str, Any],
+    keys: Any,
+    *,
+    test_size: float = 0.2,
+    lookup: Collection[str] = (),
+    random_state: int = 0,
+) -> tuple[dict[str, pd.DataFrame], dict[str, pd.DataFrame]]:
+    """Split a database into training and held-out parents, each with all their children.
+
+    The rows of the root table, the first one without a parent, are split at random. Other rows are
+    in the part of their parent by the first key of their table. Tables that are not connected in
+    this way, such as lookup tables, are in both parts.
+
+    Parameters
+    ----------
+    tables : mapping of str to DataFrame
+    keys : "auto" or list
+        Foreign keys, as in `TabFlowTables.fit`, or its ``keys_``.
+    test_size : float, default=0.2
+        Share of the rows of the root table that are held out.
+    lookup : collection of str, default=()
+        Tables that are in both parts.
+    random_state : int, default=0
+        Random seed of the split.
+
+    Returns
+    -------
+    train, test : dict of str to DataFrame
+        With the index of the rows in the tables, numbered from 0.
+
+    Raises
+    ------
+    ValueError
+        If a part has no rows of a table, or a row refers to parents in both parts by several keys.
+
+    Examples
+    --------
+    >>> people = pd.DataFrame({"id": range(10)})
+    >>> visits = pd.DataFrame({"who": [0, 0, 1, 2, 2, 3, 4, 5, 6, 7, 8, 9]})
+    >>> tables = {"people": people, "visits": visits}
+    >>> train, test = split_tables(tables, [("visits", "who", "people")], random_state=1)
+    >>> test["people"]["id"].tolist(), test["visits"]["who"].tolist()
+    ([3, 4], [3, 4])
+    """
+    frames = read_tables(tables)
+    foreign_keys = read_keys(frames, keys)
+    if not isinstance(test_size, float) or not 0 < test_size < 1:
+        raise ValueError(f"test_size must be a number between 0 and 1, got {test_size!r}")
+    first_keys: dict[str, ForeignKey] = {}
+    for key in foreign_keys:
+        if key.parent not in lookup:
+            first_keys.setdefault(key.child, key)
+    roots = [name for name in frames if name not in first_keys and name not in lookup]
+    rng = np.random.default_rng(random_state)
+    is_test: dict[str, np.ndarray] = {}
+    for name in sort_tables(frames, foreign_keys):
+        n = len(frames[name])
+        if name == roots[0]:
+            is_test[name] = rng.permutation(n) < round(test_size * n)
+        elif name in first_keys and first_keys[name].parent in is_test:
+            family = first_keys[name].find_parents(frames)
+            of_parents = is_test[first_keys[name].parent][family]
+            is_test[name] = np.where(family < 0, rng.random(n) < test_size, of_parents)
+    for key in foreign_keys:
+        if key.child in is_test and key.parent in is_test:
+            family = key.find_parents(frames)
+            is_other = is_test[key.parent][family] != is_test[key.child]
+            if (is_other & (family >= 0)).any():
+                raise ValueError(
+                    f"key {key}: rows refer to parents in both parts; split the tables by hand, or "
+                    "name the parent in lookup"
+                )
+    parts = []
+    for is_part in ({k: ~v for k, v in is_test.items()}, is_test):
+        if name := next((name for name, rows in is_part.items() if not rows.any()), ""):
+            raise ValueError(f"a part has no rows of table {name!r}; change test_size={test_size}")
+        parts.append(
+            {k: table[is_part[k]] if k in is_part else table for k, table in frames.items()}
+        )
+    return parts[0], parts[1]
+
+
 # ---- Keys that are found -----------------------------------------------------------------------
 
 

@@ -84,6 +84,16 @@ def test_lookup_tables_are_copied(folder):
     assert Path("made/wards.csv").read_text() == Path("real/wards.csv").read_text()
 
 
+def test_report_compares_with_held_out_families(folder, capsys):
+    command = ["synth", "real", "--out", "made", "--report", "report.html", "--holdout", "0.4"]
+    assert main([*command, *KEY, *QUICK]) == 0
+    assert capsys.readouterr().out.startswith("keys: good")
+    assert len(pd.read_csv("made/patients.csv")) == 60
+    page = Path("report.html").read_text("utf-8")
+    assert "Held-out real" in page
+    assert "visits.patient -&gt; patients.id" in page
+
+
 def test_evaluation_of_folders(folder, capsys):
     write("held", 1, 1001)
     write("made", 2, 2001)
