@@ -85,7 +85,8 @@ class EvaluateOptions(DatabaseOptions, _options.ReadOptions):
     Utility
     -------
     target : COLUMN
-        Column that models are trained to predict, to measure the utility of the synthetic rows.
+        Column that models are trained to predict, to measure the utility of the synthetic rows;
+        'all' for each column in turn.
     task : NAME
         Prediction task: classification, regression, or auto to infer it from the target.
     learners : NAMES
@@ -167,12 +168,15 @@ def _evaluate_table(options: EvaluateOptions, paths: Mapping[str, Path]) -> Any:
         generator, _, description = _generators.load_generator(options.model, "cpu")
     tables = _read_tables(options, paths)
     real = tables["real"]
-    target = None if options.target is None else _options.find_target(options.target, real.columns)
+    target = options.target
+    is_each = target == "all" and target not in real
+    if target is not None and not is_each:
+        target = _options.find_target(target, real.columns)
     person = options.person
     if person is not None:
         person = _options.column_named("--person", person, real.columns)
     categorical = _options.find_columns("--discrete", options.discrete, real.columns)
-    if target not in (None, *categorical) and real[target].count():
+    if not is_each and target not in (None, *categorical) and real[target].count():
         classify = "--task classification"
         _files.task_of(real[target], options.task, options.real, options.reading, classify)
     _files.hint_at_odd_columns(real, options.reading, identifiers=False)

@@ -48,8 +48,10 @@ def evaluate_synthetic(
         on each fifth of ``real_train`` in turn (for 5,000 rows or more, only on the first fifth),
         synthetic rows are distinguished from training rows, and privacy is measured only by
         duplicates and near copies. For a database, held-out parents with all their children.
-    target : column name, optional
-        Column that models are trained to predict. Without it the utility is not known.
+    target : column name or "all", optional
+        Column that models are trained to predict. Without it the utility is not known. With "all",
+        each column is the target in turn, of gradient boosting unless ``learners`` are given, with
+        the default metric of its task.
     task : {"auto", "classification", "regression"}, default="auto"
         Prediction task. "auto" infers it from the target.
     categorical : collection of column names, default=()

@@ -608,6 +608,43 @@ def judge_utility(
     return Finding("utility", level, " ".join(sentences), tuple(notes), headline, figure)
 
 
+def skills_of_targets(targets: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    """Scores after training on real and on synthetic rows, from 0 (guessing) to 1 (perfect)."""
+    scores = targets[[REAL, SYNTHETIC]].sub(targets["guess"], axis=0)
+    skills = scores.div(1.0 - targets["guess"], axis=0).clip(lower=0.0)
+    return skills[REAL], skills[SYNTHETIC]
+
+
+def retained_of_targets(targets: pd.DataFrame) -> tuple[float, float]:
+    """Share of the improvement over guessing that is kept over all targets, and its error."""
+    real, synthetic = skills_of_targets(targets)
+    total = float(real.sum())
+    if total < LITTLE:
+        return math.nan, math.nan
+    error = math.sqrt(float(((targets["gap_se"] / (1.0 - targets["guess"])) ** 2).sum()))
+    return float(synthetic.sum()) / total, error / total
+
+
+def judge_targets(targets: pd.DataFrame, *, seen: bool) -> Finding:
+    """Judge the utility for each column as a target, given with the greatest loss first."""
+    share, error = retained_of_targets(targets)
+    level = "unknown"
+    if not math.isnan(share):
+        level = level_within(share, 2 * error, KEPT_GOOD, KEPT_FAIR)
+    clear = targets[targets["level"].isin(["poor", "fair"])]
+    sentences = say(
+        "utility_of_targets",
+        n_columns=int(targets[REAL].count()),
+        share="" if math.isnan(share) else percent(min(share, 1.0)),
+        off="" if math.isnan(share) else _give_or_take(2 * error),
+        worst=_listed(clear["target"].tolist()[:3]),
+        n_more=len(clear) - 3,
+        level=level,
+    )
+    notes = say("utility_notes", seen=seen, note="")
+    return Finding("utility", level, " ".join(sentences), tuple(notes))
+
+
 def best_learner(efficacy: pd.DataFrame, metric: Metric) -> str:
     """The learner that is best after training on the real rows."""
     table = efficacy[(efficacy["metric"] == metric.name) & (efficacy["source"] == REAL)]

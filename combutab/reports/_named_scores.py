@@ -11,11 +11,13 @@ import pandas as pd
 from combutab.core.metrics import METRICS
 from combutab.core.requirements import DATABASE_SCORES, SCORES
 from combutab.reports._attacks import ATTRIBUTES, MEMBERSHIP, SINGLING_OUT
-from combutab.reports._findings import C2ST, HELD_OUT, SYNTHETIC, best_learner
+from combutab.reports._findings import C2ST, HELD_OUT, SYNTHETIC, best_learner, retained_of_targets
 from combutab.reports._yardsticks import column_losses, pair_losses
 
 
 def _utility(evaluation: Any) -> float:
+    if evaluation.targets is not None:
+        return retained_of_targets(evaluation.targets)[0]
     if evaluation.efficacy is None or evaluation.guess is None:
         return math.nan
     metric = METRICS[str(evaluation.task)][str(evaluation.metric)]

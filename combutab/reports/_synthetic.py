@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from contextlib import contextmanager
@@ -35,6 +36,7 @@ from combutab.reports._attacks import run_attacks
 from combutab.reports._charts import least_rows
 from combutab.reports._copies import find_copied_values, find_copies
 from combutab.reports._findings import (
+    C2ST,
     HELD_OUT,
     NOTHING,
     REAL,
@@ -47,7 +49,9 @@ from combutab.reports._findings import (
     best_learner,
     judge_fidelity,
     judge_privacy,
+    judge_targets,
     judge_utility,
+    skills_of_targets,
     two_sample,
 )
 from combutab.reports._findings import HELD_OUT_ROWS as UNSEEN
@@ -58,7 +62,7 @@ from combutab.reports._identifiers import (
 )
 from combutab.reports._named_scores import scores_of
 from combutab.reports._page import say, versions
-from combutab.reports._yardsticks import measure_yardsticks
+from combutab.reports._yardsticks import association_values, measure_yardsticks
 
 _NAMES = {"real": "real table", "synthetic": "synthetic table", "test": "held-out real table"}
 _PARTS = 5  # of the real rows, each tested on in turn where there are no held-out rows
@@ -71,6 +75,8 @@ _MOST = 100_000  # rows whose distances are measured
 _ENOUGH_PARTS = 100  # rows of each table from which parts of the two-sample test are measured
 _PARTS_TESTED = {"n_columns": 8, "n_pairs": 4, "n_splits": 2, "max_rows": 3000}
 _PART_COLUMNS = ["part", "column", "other_column", "auc", "se", "dependence", "source"]
+_TARGETS = ["target", "task", "metric", "learner", "real", "synthetic", "guess"]
+_TARGETS += ["gap", "gap_se", "level", "note"]
 _DETECTION = ["learner", "metric", "source", "mean", "sd", "se", "fold_sd", "n_tables"]
 Task = Literal["classification", "regression"]
 
@@ -101,6 +107,12 @@ class SyntheticEvaluation:
         Result of `ml_efficacy`; None without a target, or if it cannot be learned. Without
         ``real_test`` it is the mean over the parts of ``real_train`` that are the test rows in
         turn.
+    targets : DataFrame or None
+        With ``target="all"``, one row for each column as the target, the greatest loss first:
+        ``target``, ``task``, ``metric``, ``learner``, ``real`` and ``synthetic`` (score after
+        training on these rows), ``guess`` (score of guessing), ``gap`` (real minus synthetic),
+        ``gap_se`` (its standard error), ``level`` (as for a single target) and ``note`` (why there
+        is no level).
     fidelity : DataFrame
         Result of the function of this name with ``train`` as real rows. Sources are "synthetic"
         and, with ``test``, "held-out real".
@@ -148,6 +160,7 @@ class SyntheticEvaluation:
     metric: str | None
     guess: float | None
     efficacy: pd.DataFrame | None
+    targets: pd.DataFrame | None
     fidelity: pd.DataFrame
     detection: pd.DataFrame
     detection_parts: pd.DataFrame
@@ -226,6 +239,7 @@ class SyntheticEvaluation:
             "scores": self.scores,
             "detection_rows": "real" if self.test is None else "test",
             "findings": {finding.subject: finding.sentence for finding in self.findings},
+            "targets": None if self.targets is None else self.targets.to_dict("records"),
             "attacks": {name: table.to_dict("records") for name, table in self.attacks.items()},
         }
         return json.dumps(without_nan(record), indent=2, ensure_ascii=False, default=str)
@@ -307,6 +321,10 @@ def evaluate_table(
     all_columns, left_out = align_and_identify(
         tables, table_names, categorical, identifiers, person, generator, target
     )
+    is_each = isinstance(target, str) and target == "all" and target not in all_columns.kinds
+    if is_each and (task != "auto" or scoring is not None):
+        raise ValueError("target='all' has columns of both tasks; leave task and scoring out")
+    target = None if is_each else target
     _check_target(all_columns, target, task)
     if (
         task == "auto"
@@ -317,7 +335,10 @@ def evaluate_table(
         infer_task(column, name=f"the target {target!r}")  # of text that is no label, an error
     min_rows = least_rows(min_frequency, len(all_columns["real"]))
     aligned = without_columns(all_columns, left_out)
-    utility = _evaluate_utility(aligned, target, task, scoring, learners, clock, options)
+    if is_each:
+        utility = _evaluate_each_target(aligned, learners, clock, options)
+    else:
+        utility = _evaluate_utility(aligned, target, task, scoring, learners, clock, options)
     if utility.task == "classification":  # the target becomes a category
         all_columns = _align(tables, table_names, [*categorical, *left_out, target])
         aligned = without_columns(all_columns, left_out)
@@ -353,6 +374,7 @@ def evaluate_table(
         metric=utility.metric,
         guess=utility.guess,
         efficacy=utility.efficacy,
+        targets=utility.targets,
         fidelity=fidelity_scores,
         detection=detection_scores,
         detection_parts=parts,
@@ -448,6 +470,7 @@ class _Utility:
     metric: str | None = None
     efficacy: pd.DataFrame | None = None
     guess: float | None = None
+    targets: pd.DataFrame | None = None
 
 
 def _evaluate_utility(
@@ -489,6 +512,47 @@ def _evaluate_utility(
         if in_turn[0].level != "unknown":
             finding, efficacy, guess = in_turn
     return _Utility(finding, goal, metric.name, efficacy, guess)
+
+
+def _evaluate_each_target(
+    aligned: AlignedTables, learners: Any, clock: Clock, options: Mapping[str, Any]
+) -> _Utility:
+    """Evaluate the utility for each column as the target in turn."""
+    if isinstance(learners, str) and learners == "standard":
+        learners = C2ST
+    rows = []
+    for target, kind in aligned.kinds.items():
+        tables = aligned
+        if kind == "datetime":
+            by_role = {role: table.copy(deep=False) for role, table in aligned.tables.items()}
+            for table in by_role.values():
+                table[target] = association_values(table[target], kind)
+            tables = AlignedTables(by_role, {**aligned.kinds, target: "number"}, aligned.n_known)
+        row: dict[str, Any] = dict.fromkeys(_TARGETS, math.nan)
+        row |= {"target": target, "task": "", "metric": "", "learner": "", "level": "unknown"}
+        try:
+            utility = _evaluate_utility(tables, target, "auto", None, learners, clock, options)
+        except ValueError as error:  # such as a single class
+            rows.append(row | {"note": str(error)})
+            continue
+        row |= {"level": utility.finding.level, "note": ""}
+        if utility.finding.level == "unknown" or utility.efficacy is None:
+            row["note"] = utility.finding.sentence
+        if utility.efficacy is not None:
+            metric = METRICS[str(utility.task)][str(utility.metric)]
+            table, learner = utility.efficacy, best_learner(utility.efficacy, metric)
+            chosen = table[(table["metric"] == metric.name) & (table["learner"] == learner)]
+            scores = chosen.set_index("source")
+            row |= {"task": utility.task, "metric": metric.name, "learner": learner}
+            row |= {"guess": utility.guess, "real": scores["mean"][REAL]}
+            row |= {"synthetic": scores["mean"][SYNTHETIC], "gap": scores["gap"][SYNTHETIC]}
+            row["gap_se"] = scores["gap_se"][SYNTHETIC]
+        rows.append(row)
+    targets = pd.DataFrame(rows, columns=_TARGETS)
+    real, synthetic = skills_of_targets(targets)
+    order = (real - synthetic).sort_values(ascending=False, kind="stable").index  # NaN is last
+    targets = targets.loc[order].reset_index(drop=True)
+    return _Utility(judge_targets(targets, seen="test" not in aligned.tables), targets=targets)
 
 
 def evaluate_privacy(

@@ -50,7 +50,7 @@ def synthetic_page(evaluation: SyntheticEvaluation) -> str:
     """Render the evaluation as one self-contained HTML page."""
     columns = column_parts(evaluation)
     sections = [("rows", "Whole rows"), ("columns", "Columns"), ("pairs", "Pairs of columns")]
-    if evaluation.efficacy is not None:
+    if evaluation.efficacy is not None or evaluation.targets is not None:
         sections.insert(0, ("utility", "Utility"))
     sections += [("privacy", "Privacy"), ("made", "Settings"), ("reading", "How to read")]
     attacks, more_attacks = attack_rows(evaluation)
@@ -62,6 +62,7 @@ def synthetic_page(evaluation: SyntheticEvaluation) -> str:
             found=evaluation,
             findings=evaluation.findings,
             efficacy=_efficacy(evaluation),
+            targets=_targets(evaluation),
             columns=columns[:_FIRST],
             more_columns=columns[_FIRST:],
             column_table=_column_table(evaluation),
@@ -123,6 +124,16 @@ def _efficacy(evaluation: SyntheticEvaluation) -> dict[str, Any] | None:
         "all": scores,
         "notes": notes,
     }
+
+
+def _targets(evaluation: SyntheticEvaluation) -> list[dict[Hashable, Any]]:
+    """The scores for each column as the target, with titles of metrics and levels in words."""
+    rows = [] if evaluation.targets is None else evaluation.targets.to_dict("records")
+    for row in rows:
+        if row["metric"]:
+            row["metric"] = METRICS[row["task"]][row["metric"]].title
+        row["level"] = "not known" if row["level"] == "unknown" else row["level"]
+    return rows
 
 
 def _with_unit(metric: Metric) -> str:

@@ -30,7 +30,7 @@ def associations(
     array([[1.  , 0.89],
            [0.89, 1.  ]])
     """
-    values = [_association_values(table[name], kinds[name]) for name in columns]
+    values = [association_values(table[name], kinds[name]) for name in columns]
     discrete = [kinds[name] == "category" for name in columns]
     strengths = np.full((len(columns), len(columns)), np.nan)
     for i in range(len(columns)):
@@ -48,7 +48,7 @@ def associations(
     return strengths
 
 
-def _association_values(column: pd.Series, kind: str) -> np.ndarray:
+def association_values(column: pd.Series, kind: str) -> np.ndarray:
     """Floats, with NaN for missing; of categories, their codes."""
     if kind == "category":
         codes = column.cat.codes.to_numpy().astype(float)

@@ -73,6 +73,11 @@ def test_options_reach_the_evaluation(folder, arguments):
     assert arguments["made"] == {}
 
 
+def test_all_columns_as_targets_reach_the_evaluation(folder, arguments):
+    assert main(["evaluate", "real.csv", "made.csv", "--target", "all"]) == 2
+    assert arguments["target"] == "all"
+
+
 def test_named_identifiers_reach_the_evaluation(folder, arguments, capsys):
     assert main(["evaluate", "real.csv", "made.csv", "--identifiers", "age"]) == 2
     assert arguments["identifiers"] == ["age"]

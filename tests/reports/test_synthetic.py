@@ -122,6 +122,40 @@ def test_memorized_rows_are_distinguished_from_held_out_rows():
     assert "from training rows" in training.findings[1].sentence
 
 
+@SHORT
+def test_each_column_is_the_target_in_turn():
+    rng = np.random.default_rng(3)
+    shuffled = FRESH.assign(income=rng.permutation(FRESH["income"]))
+    found = evaluate(shuffled, target="all", learners="standard")
+    table = found.targets.set_index("target")
+    assert set(table.index) == set(TRAIN)
+    assert table.index[0] == "income"
+    assert table["level"]["income"] == "poor"
+    assert table["metric"]["income"] == table["metric"]["born"] == "r2"
+    assert table["metric"]["education"] == table["metric"]["rich"] == "roc_auc"
+    assert table["level"]["one"] == "unknown"
+    assert "'one'" in table["note"]["one"]
+    row = table.loc["rich"]
+    single = evaluate(shuffled, target="rich", learners="hist_gradient_boosting").efficacy
+    means = single.query("metric == 'roc_auc'").set_index("source")["mean"]
+    assert (row["real"], row["synthetic"]) == (means["real"], means["synthetic"])
+    skill = ((table[["real", "synthetic"]].T - table["guess"]) / (1 - table["guess"])).T
+    kept = skill.clip(lower=0).sum()
+    assert found.scores["utility"] == pytest.approx(kept["synthetic"] / kept["real"])
+    assert (found.findings[0].level, found.target) == ("poor", None)
+    assert json.loads(found.to_json())["targets"][0]["target"] == "income"
+    page = render_report(found)
+    assert "Utility: each column as the target" in page
+    assert page.index(">income</th>") < page.index(">rich</th>")
+
+
+@SHORT
+def test_a_column_named_all_is_a_target():
+    tables = [t.rename(columns={"rich": "all"}) for t in (TRAIN, TEST, FRESH)]
+    options = {"real_train": tables[0], "real_test": tables[1], "target": "all"}
+    assert evaluate(tables[2], **options).target == "all"
+
+
 @pytest.mark.slow
 def test_a_shuffled_target_teaches_nothing():
     rng = np.random.default_rng(3)
@@ -360,6 +394,7 @@ def test_a_missing_column_is_named_with_its_table():
         ({"real_test": TEST.assign(age=1e200)}, "'age'"),
         ({"min_frequency": 0}, "min_frequency must"),
         ({"min_frequency": 1.5}, "min_frequency must"),
+        ({"target": "all", "scoring": "r2"}, "target='all'"),
         ({"categorical": ["shoe"]}, r"there is no column \['shoe'\]"),
     ],
 )
