@@ -111,6 +111,26 @@ class Loadable(ABC):
     def _restore(self, saved: Saved) -> None:
         """Restore the fitted state from a file; raises ValueError if its parts do not match."""
 
+    def _file_content(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """The header and the arrays of the file of a fitted model."""
+        head = model_header(self)  # first: its errors name a parameter
+        arrays, encoder = self.encoder_.to_state()
+        tensors = {f"encoder.{name}": array for name, array in arrays.items()}
+        for i, state in enumerate(self._states):
+            tensors |= {f"member.{i}.{name}": array for name, array in state.items()}
+        check_finite(tensors)
+        names, parts = self._to_save()
+        history = {str(name): column.tolist() for name, column in self.history_.items()}
+        header = {
+            **head,
+            "fitted": {name: encode(getattr(self, name), name) for name in names},
+            "encoder": encoder,
+            "n_members": len(self._states),
+            "history": {name: encode(column, name) for name, column in history.items()},
+            **parts,
+        }
+        return header, tensors
+
     @abstractmethod
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to a file; the docstring of the class describes its content."""
@@ -216,23 +236,7 @@ def model_header(model: Any) -> dict[str, Any]:
 def file_content(model: Loadable) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The header and the arrays of the file that a fitted model's ``save`` writes."""
     check_is_fitted(model)
-    head = model_header(model)  # first: its errors name a parameter
-    arrays, encoder = model.encoder_.to_state()
-    tensors = {f"encoder.{name}": array for name, array in arrays.items()}
-    for i, state in enumerate(model._states):
-        tensors |= {f"member.{i}.{name}": array for name, array in state.items()}
-    check_finite(tensors)
-    names, parts = model._to_save()
-    history = {str(name): column.tolist() for name, column in model.history_.items()}
-    header = {
-        **head,
-        "fitted": {name: encode(getattr(model, name), name) for name in names},
-        "encoder": encoder,
-        "n_members": len(model._states),
-        "history": {name: encode(column, name) for name, column in history.items()},
-        **parts,
-    }
-    return header, tensors
+    return model._file_content()
 
 
 def check_finite(tensors: dict[str, np.ndarray]) -> None:

@@ -21,10 +21,11 @@ combutab.datasets: Dataset FORMULAS TableError list_feynman list_openml load_fey
 combutab.estimators: BaseMLP FitOutcome FitTask MLPClassifier MLPRegressor PackClassifier
     PackRegressor TabMClassifier TabMRegressor TableModule clone_for_all_rows fit_stacked
     paper_recipe refuse_text validate_parameters
-combutab.evaluation: ActivationStats AlignedTables CORRUPTIONS Corruption
+combutab.evaluation: ActivationStats AlignedDatabases AlignedTables CORRUPTIONS Corruption
     Interval METRICS Metric NemenyiResult PredictionScores Robustness Significance
-    activation_stats align_tables attribute_inference bootstrap_interval compare_pairs
-    compare_with_best corrected_interval corrected_resampled_ttest corrupt detection detection_parts
+    activation_stats align_tables attribute_inference bootstrap_interval compare_databases
+    compare_pairs compare_with_best corrected_interval corrected_resampled_ttest corrupt
+    detection detection_parts
     evaluate_held_out evaluate_predictions fidelity find_metric friedman holm interval_words
     mean_ranks membership_inference ml_efficacy near_copies nemenyi p_words
     power_decomposition privacy robustness singling_out summarise summarise_nemenyi
@@ -54,9 +55,9 @@ combutab.nn: ActivationSpec BlurredCrossEntropy ChainNetwork CodeInputs INITIALI
 combutab.plotting: ActivationComparisonDisplay AttributionDisplay LossCurveDisplay PackDisplay
     PartialDependenceDisplay PermutationImportanceDisplay
     plot_comparison plot_critical_difference plot_loss_curve plot_pack plot_power
-    plot_robustness
+    plot_robustness plot_schema
 combutab.preprocessing: CIRCLE_STEPS QUARTERS
-    CategoryColumn ColumnForm ColumnKind EncodedTable IdentifierColumn
+    CategoryColumn ColumnForm ColumnKind EncodedTable ForeignKey IdentifierColumn
     Identifiers IncompleteTable ModeEncoder ModeTable Moments NumberColumn OddColumn
     OddColumnWarning ParquetParts ParquetTable Paths RowGroup RowLayout RowSpan RunningMoments Span
     Table TableEncoder TableSchema TargetError UnlearnedWarning append_cells as_numpy
@@ -65,12 +66,14 @@ combutab.preprocessing: CIRCLE_STEPS QUARTERS
     dtype_kind expecting_later_rows
     fill_polars find_forms find_identifiers find_text_form given_categories given_identifiers
     given_numbers infer_task
-    is_polars join_bins may_miss means_missing merge_bins missing_codes occupied odd_columns
-    parquet_parts
-    plain_labels polars_cells put_cells read_amounts read_numbers refuse_cells
-    refuse_large rows_needed to_ticks validate_table
-combutab.reports: Finding ModelReport RequirementError SyntheticEvaluation comparison_table
-    evaluate_synthetic render_report report_model write_report
+    is_polars join_bins key_labels may_miss means_missing merge_bins missing_codes occupied
+    odd_columns parquet_parts
+    plain_labels polars_cells put_cells read_amounts read_keys read_numbers
+    read_tables refuse_cells
+    refuse_large rows_needed sort_tables to_ticks validate_table
+combutab.reports: ComparedTable Finding ModelReport PersonPrivacy RequirementError
+    SyntheticEvaluation TablesEvaluation comparison_table evaluate_synthetic render_report
+    report_model write_report
 combutab.training: BinaryCrossEntropy Callback ConditionSampler Conditions
     CrossEntropy EpochReport FitTasks GaussianNLL Learned Loss MaskedLoss MemberPlan MemberResult
     NetworksBar OptimizerConfig PER_STEP Pinball ProgressBar REGRESSION_LOSSES RowOptimizer

@@ -28,6 +28,11 @@ _OF_COMPARE = "seeds|folds|epochs|hidden|test|recipe|baselines|sep|decimal"
 # Patterns of advice and parameters in messages of the library (not column names, which are quoted),
 # and their replacements on the command line
 _IN_OPTIONS = {
+    r"\bgive keys=\[\(child, column, parent\)\]": "give --key CHILD.COLUMN=PARENT.COLUMN",
+    r"\bkeys='auto'": "--key auto",
+    r"\bgive keys\b": "name them with --key",
+    r"^lookup(?=: )": "--lookup",
+    r"^order_by(?=: )": "--order-by",
     r"\bpass its encoding, such as encoding='shift_jis', 'gbk' or 'cp1251'": (
         "give its encoding, such as --encoding shift_jis, gbk or cp1251"
     ),

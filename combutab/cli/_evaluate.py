@@ -22,9 +22,21 @@ from combutab.cli._console import (
     spinner,
     warn,
 )
+from combutab.cli._databases import (
+    DatabaseOptions,
+    check_names,
+    find_table_files,
+    is_database_model,
+    load_database_model,
+    parse_database,
+    read_database,
+    refuse_options,
+)
 from combutab.core.requirements import (
+    DATABASE_SCORES,
     SCORES,
     Requirement,
+    Score,
     parse_requirement,
     unmet_requirements,
 )
@@ -37,16 +49,18 @@ if TYPE_CHECKING:
     from combutab.reports import SyntheticEvaluation
 
 _ROLES = {"real": "REAL", "synthetic": "SYNTHETIC", "test": "--test"}
+_SINGLE = ("target", "task", "learners", "metric", "discrete", "drop", "identifiers", "person")
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateOptions(_options.ReadOptions):
+class EvaluateOptions(DatabaseOptions, _options.ReadOptions):
     """The options of ``combutab evaluate``.
 
     Options
     -------
     real : REAL
-        Table of the real rows that the generator was trained on: READABLE.
+        Table of the real rows that the generator was trained on: READABLE. For several tables
+        with keys, a folder with all of them; SYNTHETIC and --test are then folders too.
     synthetic : SYNTHETIC
         Table of the synthetic rows, with the same columns.
     test : FILE
@@ -60,7 +74,7 @@ class EvaluateOptions(_options.ReadOptions):
     require : SCORE>=NUMBER
         Requirement, such as "detection>=0.8" or "membership_tpr@1%<=0.03" (signs: <=, >=, <, >).
         The option may be repeated. Each requirement that is not met gives one line, and the exit
-        code is 3. Scores: SCORES.
+        code is 3. Scores: SCORES. Scores of several tables: DATABASE.
     model : FILE
         Saved generator (`combutab synth --save`). The report lists its settings. Columns for which
         it makes new identifiers are left out of all scores.
@@ -126,9 +140,23 @@ def evaluate(options: EvaluateOptions) -> None:
     """
     paths = {"real": options.real, "synthetic": options.synthetic}
     paths |= {} if options.test is None else {"test": options.test}
+    is_database = options.real.is_dir()
+    names = _SINGLE if is_database else ("key", "order_by", "lookup")
+    refuse_options(options, *names, several=not is_database)
+    requirements = _read_requirements(options, DATABASE_SCORES if is_database else SCORES)
     _check_evaluate_options(options, paths)
-    requirements = _read_requirements(options)
+    evaluation = (_evaluate_databases if is_database else _evaluate_table)(options, paths)
+    if options.json is not None:
+        from combutab.core.files import whole_file
 
+        with _options.writing(options.json), whole_file(options.json) as temporary:
+            temporary.write_text(evaluation.to_json() + "\n", encoding="utf-8")
+        options.echo_done(f"Wrote {options.json}")
+    write_and_print(options, evaluation, options.out)
+    _check_requirements(evaluation, requirements)
+
+
+def _evaluate_table(options: EvaluateOptions, paths: Mapping[str, Path]) -> Any:
     from combutab.cli import _files, _generators
 
     generator, description = None, dict[str, str]()
@@ -146,7 +174,7 @@ def evaluate(options: EvaluateOptions) -> None:
         _files.task_of(real[target], options.task, options.real, options.reading, classify)
     _files.hint_at_odd_columns(real, options.reading, identifiers=False)
     learners = [name.strip() for name in options.learners.split(",")]
-    evaluation = evaluate_tables(
+    return evaluate_tables(
         real_train=real,
         synthetic=tables["synthetic"],
         real_test=tables.get("test"),
@@ -164,14 +192,41 @@ def evaluate(options: EvaluateOptions) -> None:
         random_state=options.seed,
         n_jobs=options.jobs,
     )
-    if options.json is not None:
-        from combutab.core.files import whole_file
 
-        with _options.writing(options.json), whole_file(options.json) as temporary:
-            temporary.write_text(evaluation.to_json() + "\n", encoding="utf-8")
-        options.echo_done(f"Wrote {options.json}")
-    write_and_print(options, evaluation, options.out)
-    _check_requirements(evaluation, requirements)
+
+def _evaluate_databases(options: EvaluateOptions, paths: Mapping[str, Path]) -> Any:
+    for role, path in paths.items():
+        if not path.is_dir():
+            raise UserError(f"{_ROLES[role]} {path} must be a folder, because REAL is a folder")
+    files = {role: find_table_files([path]) for role, path in paths.items()}
+    check_names(options, [*files["real"]])
+    model, forms = None, dict[str, Any]()
+    if options.model is not None:
+        if not is_database_model(options.model):
+            raise UserError(f"the model in {options.model} is not one of several tables")
+        model, forms, _ = load_database_model(options.model, "cpu")
+    tables, forms = read_database(files["real"], options, forms)
+    contents = {"real": (tables, forms)}
+    for role in [*paths][1:]:
+        contents[role] = read_database(files[role], options, forms)
+    databases: dict[str, dict[str, Any]] = {
+        role: dict(tables) for role, (tables, _) in contents.items()
+    }
+    for name in tables:
+        of_roles = {role: (t[name], f[name]) for role, (t, f) in contents.items() if name in t}
+        for role, table in _in_one_format(of_roles).items():
+            databases[role][name] = table
+    return evaluate_tables(
+        real_train=databases["real"],
+        synthetic=databases["synthetic"],
+        real_test=databases.get("test"),
+        generator=model,
+        names=file_names(paths),
+        min_frequency=options.min_frequency,
+        random_state=options.seed,
+        n_jobs=options.jobs,
+        **parse_database(options, tables),
+    )
 
 
 # ---- input -------------------------------------------------------------------------------------
@@ -200,12 +255,12 @@ def _check_evaluate_options(options: EvaluateOptions, paths: Mapping[str, Path])
             )
 
 
-def _read_requirements(options: EvaluateOptions) -> list[Requirement]:
+def _read_requirements(options: EvaluateOptions, scores: Mapping[str, Score]) -> list[Requirement]:
     """Read the requirements, and check that they can be known."""
     with refusals():
-        requirements = [parse_requirement(text) for text in options.require or ()]
+        requirements = [parse_requirement(text, scores) for text in options.require or ()]
     for requirement in requirements:
-        needs = SCORES[requirement.name].needs
+        needs = scores[requirement.name].needs
         if needs == "test" and options.test is None:
             raise UserError(
                 f"--require {requirement} needs real rows that the generator was not trained on: "
@@ -282,7 +337,7 @@ def _in_one_format(
 # ---- evaluation --------------------------------------------------------------------------------
 
 
-def evaluate_tables(**arguments: Any) -> SyntheticEvaluation:
+def evaluate_tables(**arguments: Any) -> Any:
     """Call `evaluate_synthetic` and show its progress; errors become UserErrors."""
     from rich.text import Text
 

@@ -25,7 +25,7 @@ import typer
 
 from combutab.cli._console import UserError, echo_on_terminal
 from combutab.core.metrics import METRICS, metric_names
-from combutab.core.requirements import SCORES
+from combutab.core.requirements import DATABASE_SCORES, SCORES
 from combutab.core.text import no_column, parse_seconds
 from combutab.core.textfile import SEPARATORS, Reading, usual_separator
 
@@ -37,6 +37,7 @@ _LAST_GROUPS = ("Computation", "Reading the file")
 _LISTS = {
     "READABLE": ".csv, .tsv (both also with .gz), .parquet or .xlsx",
     "SCORES": ", ".join(SCORES),
+    "DATABASE": ", ".join(DATABASE_SCORES),
     "METRICS": "; ".join(", ".join(metric_names(task)) for task in METRICS),
 }
 
@@ -97,10 +98,21 @@ def command_of(run: Callable[[Any], None]) -> Callable[..., None]:
         run(cls(**values))
 
     groups = {name: settings["rich_help_panel"] for name, settings in descriptions.items()}
-    parameters.sort(key=lambda p: (groups[p.name] in _LAST_GROUPS, p.name in shared))
+    parameters.sort(
+        key=lambda p: (
+            not _is_argument(annotations[p.name]),
+            groups[p.name] in _LAST_GROUPS,
+            p.name in shared,
+        )
+    )
     command.__dict__["__signature__"] = Signature(parameters)
     command.__annotations__ = annotations
     return command
+
+
+def _is_argument(annotation: Any) -> bool:
+    """Tell arguments, whose order counts, from options."""
+    return any(type(value).__name__ == "ArgumentInfo" for value in get_args(annotation))
 
 
 def read_descriptions(*classes: type) -> dict[str, dict[str, Any]]:
@@ -240,6 +252,7 @@ def _read_frequency(number: float | None) -> float | None:
 STANDARD_OUTPUT = Path("-")
 Columns = list[str] | None
 Table = Annotated[Path, typer.Argument()]
+MoreTables = Annotated[list[Path] | None, typer.Argument()]
 Out = Annotated[Path, typer.Option("--out", "-o")]
 OptionalOut = Annotated[Path | None, typer.Option("--out", "-o")]
 Count = Annotated[int, typer.Option(min=1)]

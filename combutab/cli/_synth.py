@@ -8,7 +8,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from combutab.cli import _options
-from combutab.cli._console import UserError, echo_on_terminal, hint, refusals
+from combutab.cli._console import (
+    UserError,
+    echo_on_terminal,
+    hint,
+    no_early_ends,
+    refusals,
+    spinner,
+)
+from combutab.cli._databases import (
+    DatabaseOptions,
+    check_folder_of_tables,
+    check_names,
+    find_table_files,
+    model_content,
+    parse_database,
+    read_database,
+    refuse_options,
+    write_database,
+    written_name,
+)
 from combutab.cli._evaluate import evaluate_tables, file_names, write_and_print
 from combutab.cli._private import PrivateOptions, check_private_options, synthesize
 from combutab.core.text import counted
@@ -20,8 +39,16 @@ _HOLDOUT, _MAX_HOLDOUT = 0.2, 0.9  # shares of rows to hold out for a report: de
 
 
 @dataclass(frozen=True, kw_only=True)
-class SynthOptions(PrivateOptions):
+class SynthOptions(DatabaseOptions, PrivateOptions):
     """The options of ``combutab synth``.
+
+    Options
+    -------
+    tables : TABLES
+        More tables of a database, with --key. DATA may also be a folder with all of them.
+    out : FILE
+        Table file to write: .csv, .tsv (both also with .gz) or .parquet; - prints the rows. With
+        several tables, the folder to write: its files have the names of those of DATA.
 
     Training
     --------
@@ -55,6 +82,7 @@ class SynthOptions(PrivateOptions):
         report compares the synthetic rows with them. 0 holds out none.
     """
 
+    tables: _options.MoreTables = None
     activation: str | None = None
     batch_size: _options.OptionalCount = None
     checkpoint: Path | None = None
@@ -67,13 +95,18 @@ class SynthOptions(PrivateOptions):
 def synth(options: SynthOptions) -> None:
     """Train a generator on a table, and write a synthetic table with the same columns.
 
-    With --epsilon the synthetic rows are differentially private.
+    With --epsilon the synthetic rows are differentially private. Several tables with --key give a
+    folder of synthetic tables whose keys refer to each other.
 
     If Ctrl-C interrupts the training, the rows are made by the generator as trained so far. A file
     that exists already is then kept: "-interrupted" is added to the name of the new one.
 
     Example: combutab synth customers.csv -o synthetic.csv --report report.html
     """
+    if options.tables or options.data.is_dir():
+        _synthesize_database(options)
+        return
+    refuse_options(options, "key", "order_by", "lookup", several=True)
     _check_synth_options(options)
 
     from combutab.cli import _files
@@ -193,3 +226,56 @@ def _hold_out(
             f"trained on the other {len(train):,} (--holdout)"
         )
     return train, test
+
+
+# ---- Several tables ------------------------------------------------------------------------------
+
+# Options of a single table
+_SINGLE = {"model", "checkpoint", "discrete", "identifiers", "drop", "constraints", "report"}
+_SINGLE |= {"suggest_constraints", "target", "holdout", "epsilon", "delta", "bounds", "categories"}
+_SINGLE |= {"person", "rows_per_person", "condition", "shares"}
+_PARAMETERS = ("epochs", "max_time", "batch_size", "activation", "min_frequency")
+
+
+def _synthesize_database(options: SynthOptions) -> None:
+    """Train a generator on several tables, and write a folder of synthetic ones."""
+    refuse_options(options, *sorted(_SINGLE), several=False)
+    paths = find_table_files([options.data, *(options.tables or ())])
+    if options.key is None:
+        raise UserError(
+            "several tables need the keys that connect them: --key CHILD.COLUMN=PARENT.COLUMN, "
+            "or --key auto"
+        )
+    check_names(options, [*paths])
+    files = {name: written_name(path) for name, path in paths.items()}
+    check_folder_of_tables(files, {f"DATA {name}": path for name, path in paths.items()}, options)
+    inputs = {f"DATA {name}": path for name, path in paths.items()}
+    _options.check_outputs({"--save": options.save}, inputs, model=options.save)
+
+    from combutab.cli import _files
+    from combutab.generators import TabFlow, TabFlowTables
+    from combutab.training import ProgressBar
+
+    device = _files.find_device(options.device)
+    tables, forms = read_database(paths, options, {})
+    arguments = parse_database(options, tables)
+    settings = {name: getattr(options, name) for name in _PARAMETERS}
+    generator = TabFlow(
+        **{name: value for name, value in settings.items() if value is not None},
+        device=options.device,
+        callbacks=[ProgressBar("TabFlow", transient=True)],
+    )
+    echo_on_terminal(f"{counted(len(tables), 'table')}; TabFlow for each, on {device}")
+    model = TabFlowTables(generator, random_state=options.seed)
+    with refusals(ValueError), no_early_ends():
+        model.fit(tables, **arguments)
+    if options.save is not None:
+        from combutab.core.files import write_model
+
+        header, arrays = model_content(model, forms, files)
+        with _options.writing(options.save):
+            write_model(options.save, header, arrays)
+        echo_on_terminal(f"Wrote the generator to {options.save}")
+    with spinner("Making rows"), refusals():
+        synthetic = model.sample(options.rows, random_state=options.seed)
+    write_database(synthetic, forms, files, options)

@@ -1,4 +1,4 @@
-"""Names of the scores of a synthetic table, and requirements on them such as ``detection>=0.8``."""
+"""Scores of synthetic tables and databases, and requirements such as ``detection>=0.8``."""
 
 from __future__ import annotations
 
@@ -63,6 +63,23 @@ SCORES = {
     ),
 }
 
+_OF_PERSONS = ("share_closer_to_train", "membership_", "attribute_", "singling_out_")
+DATABASE_SCORES = {
+    "keys_unique": Score("smallest share of unique values of a key that others refer to"),
+    "orphans": Score("largest share of rows whose foreign key is that of no row"),
+    "missing_keys": Score("largest difference of the shares of missing foreign keys"),
+    "cardinality": Score(
+        "smallest match of the numbers of children (1 - Kolmogorov-Smirnov statistic)"
+    ),
+    "childless": Score("largest difference of the shares of rows without children"),
+    "trends": Score("mean score of pairs of a parent's and a child's column"),
+    "detection_rows": Score("smallest score of a two-sample test of the rows of a table"),
+    "detection_children": Score("the same of rows with summaries of their children"),
+    "detection_siblings": Score("the same with the order and changes of the children"),
+    "columns": Score("smallest mean match of the distributions of a table's columns"),
+    "copied_families": Score("number of rows that equal a training row with all its children"),
+} | {name: score for name, score in SCORES.items() if name.startswith(_OF_PERSONS)}
+
 # ---- Requirements --------------------------------------------------------------------------------
 
 _SIGNS: dict[str, Callable[[float, float], bool]] = {
@@ -105,7 +122,7 @@ class Requirement:
             return ""
         if not math.isnan(value):
             return f"{self}: it is {value:.4g}"
-        needs = SCORES[self.name].needs
+        needs = (DATABASE_SCORES | SCORES)[self.name].needs
         missing = {
             "": "there are too few rows or columns",
             "target": "it needs a target column that models can predict",
@@ -114,8 +131,8 @@ class Requirement:
         return f"{self}: it is not known, because {missing[needs]}"
 
 
-def parse_requirement(text: str) -> Requirement:
-    """Read a requirement, such as ``membership_tpr@1%<=0.03``.
+def parse_requirement(text: str, scores: Mapping[str, Score] = SCORES) -> Requirement:
+    """Read a requirement on one of these scores, such as ``membership_tpr@1%<=0.03``.
 
     Raises ValueError if it is not of this form, or its name is not known.
 
@@ -130,12 +147,12 @@ def parse_requirement(text: str) -> Requirement:
             "detection>=0.8"
         )
     name, sign = match[1], match[2]
-    if name not in SCORES:
-        hints = get_close_matches(name, SCORES, n=1)
+    if name not in scores:
+        hints = get_close_matches(name, scores, n=1)
         hint = f" (did you mean {hints[0]!r}?)" if hints else ""
         raise ValueError(
             f"requirement {text!r}: {name!r} is not a known score{hint}; known are "
-            f"{', '.join(SCORES)}"
+            f"{', '.join(scores)}"
         )
     return Requirement(name, sign, bound)
 
@@ -153,3 +170,12 @@ def unmet_requirements(
     """A sentence for each requirement that is not met."""
     failures = [requirement.failure(scores[requirement.name]) for requirement in requirements]
     return [failure for failure in failures if failure]
+
+
+def check_requirements(
+    scores: Mapping[str, float], texts: Iterable[str], names: Mapping[str, Score] = SCORES
+) -> None:
+    """Raise RequirementError if the scores do not meet the requirements."""
+    requirements = [parse_requirement(text, names) for text in texts]
+    if failures := unmet_requirements(scores, requirements):
+        raise RequirementError(failures)

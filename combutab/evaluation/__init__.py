@@ -49,11 +49,13 @@ from combutab.evaluation._statistics import (
     t_interval,
     wilcoxon,
 )
+from combutab.evaluation._tables import AlignedDatabases, compare_databases
 
 __all__ = [
     "CORRUPTIONS",
     "METRICS",
     "ActivationStats",
+    "AlignedDatabases",
     "AlignedTables",
     "Corruption",
     "Interval",
@@ -66,6 +68,7 @@ __all__ = [
     "align_tables",
     "attribute_inference",
     "bootstrap_interval",
+    "compare_databases",
     "compare_pairs",
     "compare_with_best",
     "corrected_interval",

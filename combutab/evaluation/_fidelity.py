@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
@@ -108,7 +108,8 @@ def _present(column: pd.Series, kind: Kind) -> np.ndarray:
     return codes_of(values) if kind == "category" else numbers_of(values)
 
 
-def _ks_complement(a: np.ndarray, b: np.ndarray) -> float:
+def ks_complement(a: np.ndarray, b: np.ndarray) -> float:
+    """1 minus the Kolmogorov-Smirnov statistic of two arrays of numbers."""
     # scipy's ks_2samp has the p-value as well, and warns of one where a table has one row
     a, b = np.sort(a), np.sort(b)
     every = np.concatenate([a, b])
@@ -140,7 +141,7 @@ def _range_coverage(a: np.ndarray, b: np.ndarray) -> float:
 _DISTANCES = {"wasserstein"}  # 0 is best; all other measures are scores from 0 to 1
 _OF_COLUMNS: dict[tuple[str, str], dict[str, Callable[[np.ndarray, np.ndarray], Any]]] = {
     ("shape", "category"): {"tv": lambda a, b: 1.0 - total_variation(a, b)},
-    ("shape", "number"): {"ks": _ks_complement, "wasserstein": _wasserstein},
+    ("shape", "number"): {"ks": ks_complement, "wasserstein": _wasserstein},
     ("coverage", "category"): {
         "category_coverage": lambda a, b: np.isin(np.unique(a), b).mean(),
         "category_adherence": lambda a, b: np.isin(b, np.unique(a)).mean(),
@@ -157,7 +158,13 @@ _OF_COLUMNS: dict[tuple[str, str], dict[str, Callable[[np.ndarray, np.ndarray], 
 Numbers = dict[Hashable, np.ndarray]
 
 
-def pair_trends(tables: AlignedTables, name: str, *, n_bins: int) -> Iterator[Measured]:
+def pair_trends(
+    tables: AlignedTables,
+    name: str,
+    *,
+    n_bins: int,
+    pairs: Iterable[tuple[Hashable, Hashable]] | None = None,
+) -> Iterator[Measured]:
     """Score each pair of columns by how alike its dependence is in the two tables."""
     numeric = set(tables.columns("number", "datetime"))
     real, synthetic = (
@@ -165,7 +172,7 @@ def pair_trends(tables: AlignedTables, name: str, *, n_bins: int) -> Iterator[Me
         for label in ("real", name)
     )
     real_codes, made_codes = (_codes(tables, label, real, n_bins) for label in ("real", name))
-    for pair in combinations(tables.kinds, 2):
+    for pair in combinations(tables.kinds, 2) if pairs is None else pairs:
         if numeric.issuperset(pair):
             value, note = _correlation_similarity(
                 *(of[c] for of in (real, synthetic) for c in pair)

@@ -11,6 +11,7 @@ from combutab.plotting._inspection import (
     PermutationImportanceDisplay,
 )
 from combutab.plotting._networks import plot_power, plot_robustness
+from combutab.plotting._schema import plot_schema
 from combutab.plotting._training import LossCurveDisplay, PackDisplay, plot_loss_curve, plot_pack
 
 __all__ = [
@@ -26,4 +27,5 @@ __all__ = [
     "plot_pack",
     "plot_power",
     "plot_robustness",
+    "plot_schema",
 ]

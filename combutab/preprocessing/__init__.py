@@ -23,6 +23,13 @@ from combutab.preprocessing._features import (
     calendar_phases,
     check_date_features,
 )
+from combutab.preprocessing._foreign_keys import (
+    ForeignKey,
+    key_labels,
+    read_keys,
+    read_tables,
+    sort_tables,
+)
 from combutab.preprocessing._forms import ColumnForm, find_forms, find_text_form
 from combutab.preprocessing._inference import (
     OddColumn,
@@ -85,6 +92,7 @@ __all__ = [
     "ColumnForm",
     "ColumnKind",
     "EncodedTable",
+    "ForeignKey",
     "IdentifierColumn",
     "Identifiers",
     "IncompleteTable",
@@ -129,6 +137,7 @@ __all__ = [
     "infer_task",
     "is_polars",
     "join_bins",
+    "key_labels",
     "may_miss",
     "means_missing",
     "merge_bins",
@@ -140,10 +149,13 @@ __all__ = [
     "polars_cells",
     "put_cells",
     "read_amounts",
+    "read_keys",
     "read_numbers",
+    "read_tables",
     "refuse_cells",
     "refuse_large",
     "rows_needed",
+    "sort_tables",
     "to_ticks",
     "validate_table",
 ]

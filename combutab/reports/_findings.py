@@ -52,11 +52,11 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Finding:
-    """One of the three findings of a report on a synthetic table.
+    """One of the three findings of a report on a synthetic table or database.
 
     Attributes
     ----------
-    subject : {"utility", "fidelity", "privacy"}
+    subject : {"utility", "keys", "fidelity", "privacy"}
         Subject of the finding.
     level : {"good", "fair", "poor", "unknown"}
         The level. The report explains the thresholds.
@@ -398,7 +398,7 @@ def judge_fidelity(
         return Finding("fidelity", "unknown", why)
     detected = two_sample(detection, SYNTHETIC, min(n_train, n_made))
     real = two_sample(detection, HELD_OUT, min(n_train, n_test))
-    rows, pairs = _judge_rows(detected, real), _judge_pairs(alike, yardsticks)
+    rows, pairs = judge_test(detected, real), _judge_pairs(alike, yardsticks)
     level = worst_level([level for level, _ in (rows, pairs) if level])
     # no level comes of single columns: those drawn each for itself match as well
     sentences = [*rows[1], *pairs[1], *_judge_columns(alike, yardsticks)]
@@ -450,8 +450,8 @@ def _judge_pairs(alike: pd.DataFrame, yardsticks: Yardsticks) -> tuple[str, list
     return level, say("pairs_of_columns", why=why, **facts)
 
 
-def _judge_rows(detected: TwoSample | None, real: TwoSample | None) -> tuple[str, list[str]]:
-    """The level of complete rows, and sentences."""
+def judge_test(detected: TwoSample | None, real: TwoSample | None) -> tuple[str, list[str]]:
+    """The level of a two-sample test of complete rows, and sentences."""
     level = "unknown"
     if detected is not None:
         few = detected.n_rows < FEW

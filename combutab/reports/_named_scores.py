@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pandas as pd
 
 from combutab.core.metrics import METRICS
-from combutab.core.requirements import SCORES
+from combutab.core.requirements import DATABASE_SCORES, SCORES
 from combutab.reports._attacks import ATTRIBUTES, MEMBERSHIP, SINGLING_OUT
 from combutab.reports._findings import C2ST, SYNTHETIC, best_learner
 from combutab.reports._yardsticks import column_losses, pair_losses
@@ -80,11 +80,16 @@ def _attack_advantage(attack: str) -> Callable[[Any], float]:
     return compute
 
 
+def mean_match(fidelity: pd.DataFrame) -> float:
+    """The mean match of the distributions of columns."""
+    return float(1 - column_losses(fidelity, SYNTHETIC).mean())
+
+
 _COMPUTE: dict[str, Callable[[Any], float]] = {
     "utility": _utility,
     "detection": _detection,
     "detection_auc": _detection_auc,
-    "columns": lambda evaluation: float(1 - column_losses(evaluation.fidelity, SYNTHETIC).mean()),
+    "columns": lambda evaluation: mean_match(evaluation.fidelity),
     "pairs": lambda evaluation: float(1 - pair_losses(evaluation.fidelity, SYNTHETIC).mean()),
     "alpha_precision": _mean_of("alpha_precision"),
     "beta_recall": _mean_of("beta_recall"),
@@ -103,3 +108,10 @@ _COMPUTE: dict[str, Callable[[Any], float]] = {
 def scores_of(evaluation: Any) -> dict[str, float]:
     """Compute all scores by name; NaN if not known."""
     return {name: _COMPUTE[name](evaluation) for name in SCORES}
+
+
+def person_scores(persons: Sequence[Any]) -> dict[str, float]:
+    """Compute the largest scores of privacy of several tables; NaN if not known."""
+    names = [name for name in DATABASE_SCORES if name in _COMPUTE and name != "columns"]
+    values = {name: [_COMPUTE[name](person) for person in persons] for name in names}
+    return {name: float(pd.Series(values[name], dtype=float).max()) for name in names}

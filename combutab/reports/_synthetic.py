@@ -17,11 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from combutab._version import __version__
 from combutab.core.html import ChartRow, interval_chart, result_html
 from combutab.core.metrics import METRICS, Metric, choose_metric
-from combutab.core.requirements import (
-    RequirementError,
-    parse_requirement,
-    unmet_requirements,
-)
+from combutab.core.requirements import check_requirements
 from combutab.core.scores import check_defined, guess_targets
 from combutab.core.text import describe_generator
 from combutab.evaluation import (
@@ -193,6 +189,7 @@ class SyntheticEvaluation:
 
         Examples
         --------
+        >>> from combutab.reports import evaluate_synthetic
         >>> rng = np.random.default_rng(0)
         >>> people = pd.DataFrame(rng.normal(size=(900, 2)), columns=["age", "height"])
         >>> evaluation = evaluate_synthetic(
@@ -205,9 +202,7 @@ class SyntheticEvaluation:
         ...
         combutab.core.requirements.RequirementError: membership_tpr@1%<=0.03: it is 1
         """
-        parsed = [parse_requirement(text) for text in requirements]
-        if failures := unmet_requirements(self.scores, parsed):
-            raise RequirementError(failures)
+        check_requirements(self.scores, requirements)
         return self
 
     def to_json(self) -> str:
@@ -230,7 +225,7 @@ class SyntheticEvaluation:
             "findings": {finding.subject: finding.sentence for finding in self.findings},
             "attacks": {name: table.to_dict("records") for name, table in self.attacks.items()},
         }
-        return json.dumps(_without_nan(record), indent=2, ensure_ascii=False, default=str)
+        return json.dumps(without_nan(record), indent=2, ensure_ascii=False, default=str)
 
     def __repr__(self) -> str:
         levels = ", ".join(f"{finding.subject}={finding.level!r}" for finding in self.findings)
@@ -268,18 +263,18 @@ class SyntheticEvaluation:
         return result_html(title, sentences, chart, caption)
 
 
-def _without_nan(value: Any) -> Any:
+def without_nan(value: Any) -> Any:
     """The value with None for NaN, which JSON does not have, within dicts and lists."""
     if isinstance(value, Mapping):
-        return {str(key): _without_nan(item) for key, item in value.items()}
+        return {str(key): without_nan(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_without_nan(item) for item in value]
+        return [without_nan(item) for item in value]
     if isinstance(value, float | np.floating):
         return float(value) if np.isfinite(value) else None
     return value.item() if isinstance(value, np.generic) else value
 
 
-def evaluate_synthetic(
+def evaluate_table(
     *,
     real_train: Any,
     synthetic: Any,
@@ -299,113 +294,14 @@ def evaluate_synthetic(
     n_jobs: int | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> SyntheticEvaluation:
-    """Evaluate the utility, fidelity and privacy of a synthetic table.
-
-    Parameters
-    ----------
-    real_train : DataFrame of pandas or polars, or array of shape (n_rows, n_columns)
-        Training rows of the generator.
-    synthetic : table
-        Synthetic rows, with the columns of ``real_train`` in any order; dtypes may differ.
-    real_test : table, optional
-        Real rows that the generator was not trained on (hold-out). Without them, models are tested
-        on each fifth of ``real_train`` in turn (for 5,000 rows or more, only on the first fifth),
-        and privacy is measured only by duplicates and near copies.
-    target : column name, optional
-        Column that models are trained to predict. Without it the utility is not known.
-    task : {"auto", "classification", "regression"}, default="auto"
-        Prediction task. "auto" infers it from the target.
-    categorical : collection of column names, default=()
-        Columns of numbers or dates to treat as categories.
-    learners : default="standard"
-        Models for the utility, as in `ml_efficacy`.
-    scoring : str, optional
-        Metric of the utility. Classification: "roc_auc" (default), "log_loss", "accuracy",
-        "balanced_accuracy", "average_precision", "f1" or "f1_macro". Regression: "r2" (default),
-        "mae", "rmse", "mse" or "mape".
-    identifiers : collection of column names, optional
-        Columns that identify rows, such as a customer number. They are left out of all scores, as
-        are the columns for which ``generator`` makes new identifiers, and columns that are detected
-        (see the notes).
-    person : column name, optional
-        Column with the person that each row belongs to, if persons have several rows. It is an
-        identifier. Privacy attacks then count persons, and held-out rows of persons who have
-        training rows are left out of them.
-    made : mapping of str to str, optional
-        Settings of the generator, for the report.
-    generator : fitted generator, optional
-        The generator of the synthetic table. Its parameters are added to ``made``, and whether its
-        fit is differentially private (`PrivateSynthesizer`, with epsilon and delta) to the finding
-        on privacy.
-    names : mapping, optional
-        Names of the tables "real", "synthetic" and "test" in the report, such as their files.
-    min_frequency : int or float, default=5
-        Number of rows of ``real_train``, or share of them, that must have a value for the report to
-        show it.
-    random_state : int, default=0
-        Random seed of the evaluation.
-    n_jobs : int, optional
-        Number of tables that are evaluated at the same time.
-    progress : callable, optional
-        Called before each part of the evaluation, with a description of it.
-
-    Returns
-    -------
-    SyntheticEvaluation
-
-    Raises
-    ------
-    ValueError
-        If columns are missing or added (the message lists them), values cannot be compared, the
-        target is not a column, or it does not suit the task.
-    TypeError
-        If ``generator`` is not a generator of this library.
-    NotFittedError
-        If ``generator`` is not fitted.
-
-    Notes
-    -----
-    Utility: train on synthetic, test on real (`ml_efficacy`). The level depends on the share of the
-    improvement over guessing that is kept, for the model that is best after training on the real
-    rows.
-
-    Identifiers are left out, because their values should differ. They are detected by
-    `combutab.preprocessing.find_identifiers`, or if they are text that differs in most rows, or
-    integers that never repeat and are spread evenly, and nearly all synthetic ones are outside the
-    real range. If all columns are detected, none is left out.
-
-    Fidelity: a classifier two-sample test (`detection`) by gradient boosting. Lost associations
-    between columns can lower the level. Scores of single columns and of a linear classifier do not
-    affect it, because they are also good for columns that were sampled independently.
-
-    Privacy: tests for synthetic rows that equal a real row that occurs once, in all columns or in
-    all but one or two; for near copies (`near_copies`); for distances to the closest record
-    (`privacy`); for copied values of columns whose values identify rows; and attacks
-    (`membership_inference`, `attribute_inference`, `singling_out`). Each is compared with what
-    other real rows show. "good" means that these tests find nothing, not that the rows are private.
-    Copies of held-out rows are detected in the same way as copies of training rows. Synthetic rows
-    that are closer to held-out rows are a sign that the two real tables are swapped, or that the
-    generator was trained on both.
-
-    Shares and ROC AUCs are reported with two standard errors.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> people = pd.DataFrame({"age": rng.normal(40, 9, 3000), "sex": rng.choice(["f", "m"], 3000)})
-    >>> found = evaluate_synthetic(
-    ...     real_train=people[:1000], real_test=people[1000:2000], synthetic=people[2000:]
-    ... )
-    >>> [(finding.subject, finding.level) for finding in found.findings]
-    [('utility', 'unknown'), ('fidelity', 'good'), ('privacy', 'good')]
-    """
+    """Evaluate a single table; see `evaluate_synthetic`."""
     table_names = _NAMES | dict(names or {})
-    generator_settings = _describe(generator) | dict(made or {})
+    generator_settings = describe(generator) | dict(made or {})
     tables = {"real": real_train, "synthetic": synthetic}
     tables |= {} if real_test is None else {"test": real_test}
-    clock = _Clock(progress)
+    clock = Clock(progress)
     options: dict[str, Any] = {"random_state": random_state, "n_jobs": n_jobs}
-    all_columns, left_out = _align_and_identify(
+    all_columns, left_out = align_and_identify(
         tables, table_names, categorical, identifiers, person, generator, target
     )
     _check_target(all_columns, target, task)
@@ -417,11 +313,11 @@ def evaluate_synthetic(
         column = Table(real_train).columns_by_name()[target]
         infer_task(column, name=f"the target {target!r}")  # of text that is no label, an error
     min_rows = least_rows(min_frequency, len(all_columns["real"]))
-    aligned = _without(all_columns, left_out)
+    aligned = without_columns(all_columns, left_out)
     utility = _evaluate_utility(aligned, target, task, scoring, learners, clock, options)
     if utility.task == "classification":  # the target becomes a category
         all_columns = _align(tables, table_names, [*categorical, *left_out, target])
-        aligned = _without(all_columns, left_out)
+        aligned = without_columns(all_columns, left_out)
 
     train, rows, test = aligned["real"], aligned["synthetic"], aligned.tables.get("test")
     sources = {SYNTHETIC: rows} | ({} if test is None else {HELD_OUT: test})
@@ -440,7 +336,7 @@ def evaluate_synthetic(
     n_test = 0 if test is None else len(test)
     real_told = two_sample(detection_scores, HELD_OUT, min(len(train), n_test))
     with clock("privacy", "comparing synthetic rows with real rows"):
-        privacy_scores, attacks, copies, privacy_finding = _evaluate_privacy(
+        privacy_scores, attacks, copies, privacy_finding = evaluate_privacy(
             all_columns, left_out, person, {"categorical": categories, **options}, real_told
         )
     return SyntheticEvaluation(
@@ -471,7 +367,7 @@ def evaluate_synthetic(
                 n_test=n_test,
                 left_out=left_out,
             ),
-            _with_promise(privacy_finding, generator_settings.get("Differential privacy")),
+            with_promise(privacy_finding, generator_settings.get("Differential privacy")),
         ),
         made=generator_settings,
         versions=versions(),
@@ -485,7 +381,7 @@ def evaluate_synthetic(
 # ---- Identifiers ---------------------------------------------------------------------------------
 
 
-def _align_and_identify(
+def align_and_identify(
     tables: Mapping[str, Any],
     names: Mapping[str, str],
     categorical: Collection[Hashable],
@@ -493,10 +389,13 @@ def _align_and_identify(
     person: Hashable | None,
     generator: Any,
     target: Hashable | None,
+    *,
+    keep_one: bool = True,
 ) -> tuple[AlignedTables, list[Hashable]]:
     """The tables by their roles, and their columns of identifiers, which are categories.
 
-    As categories, integers of 64 bits stay exact, and may be compared with text.
+    As categories, integers of 64 bits stay exact, and may be compared with text. With ``keep_one``,
+    one column at least is no identifier.
     """
     raw = pd.DataFrame(as_pandas(tables["real"]))
     columns: list[Hashable] = [*raw.columns]
@@ -517,14 +416,14 @@ def _align_and_identify(
     identifier_columns: list[Hashable] = [
         name for name in columns if name in (*known_identifiers, *detected)
     ]
-    if len(identifier_columns) == len(columns):  # something must be left to compare
+    if keep_one and len(identifier_columns) == len(columns):  # something must be left to compare
         identifier_columns = known_identifiers if len(known_identifiers) < len(columns) else []
     if set(identifier_columns) - set(known_identifiers):
         aligned = _align(tables, names, [*categorical, *identifier_columns])
     return aligned, identifier_columns
 
 
-def _without(aligned: AlignedTables, columns: Collection[Hashable]) -> AlignedTables:
+def without_columns(aligned: AlignedTables, columns: Collection[Hashable]) -> AlignedTables:
     """The aligned tables without some columns."""
     if not columns:
         return aligned
@@ -554,7 +453,7 @@ def _evaluate_utility(
     task: Task | Literal["auto"],
     scoring: str | None,
     learners: Any,
-    clock: _Clock,
+    clock: Clock,
     options: Mapping[str, Any],
 ) -> _Utility:
     """Train models on the real and on the synthetic rows, and test them on real rows."""
@@ -589,7 +488,7 @@ def _evaluate_utility(
     return _Utility(finding, goal, metric.name, efficacy, guess)
 
 
-def _evaluate_privacy(
+def evaluate_privacy(
     all_columns: AlignedTables,
     identifiers: list[Hashable],
     person: Hashable | None,
@@ -601,7 +500,7 @@ def _evaluate_privacy(
     ``compared`` has parameters of `privacy`, and ``real_told`` is the two-sample test of held-out
     rows against training rows.
     """
-    aligned = _without(all_columns, identifiers)
+    aligned = without_columns(all_columns, identifiers)
     train, rows, test = aligned["real"], aligned["synthetic"], aligned.tables.get("test")
     privacy_scores, n_seen = None, 0
     attacks: dict[str, pd.DataFrame] = {}
@@ -612,7 +511,7 @@ def _evaluate_privacy(
         n_seen = _seen(train, test)
         if not n_seen:
             row_names = [name for name in identifiers if name != person]
-            attacks = run_attacks(_without(all_columns, row_names), person, compared)
+            attacks = run_attacks(without_columns(all_columns, row_names), person, compared)
     tables = [(TRAINING, "real", "test")]
     tables += [] if test is None or n_seen else [(UNSEEN, "test", "real")]
     # Rows of real tables that differ from each other do not show what chance does.
@@ -672,7 +571,7 @@ def _compare_with(
     )
 
 
-def _describe(generator: Any) -> dict[str, str]:
+def describe(generator: Any) -> dict[str, str]:
     """Describe a fitted generator: its class, its guarantees and its parameters."""
     if generator is None:
         return {}
@@ -688,7 +587,7 @@ def _describe(generator: Any) -> dict[str, str]:
     return describe_generator(type(generator).__name__, __version__, params, vars(generator))
 
 
-def _with_promise(finding: Finding, promise: str | None) -> Finding:
+def with_promise(finding: Finding, promise: str | None) -> Finding:
     """The finding on privacy, with a note on the differential privacy of the generator."""
     if promise is None:
         return finding
@@ -700,7 +599,7 @@ def _with_promise(finding: Finding, promise: str | None) -> Finding:
     return replace(finding, notes=(*finding.notes, note))
 
 
-class _Clock:
+class Clock:
     """Reports the progress, and measures the time of each part."""
 
     def __init__(self, progress: Callable[[str], None] | None) -> None:
@@ -774,7 +673,7 @@ def _judge_utility(
     task: Task,
     metric: Metric,
     learners: Any,
-    clock: _Clock,
+    clock: Clock,
     options: Mapping[str, Any],
     splits: list[tuple[pd.DataFrame, pd.DataFrame]],
     *,

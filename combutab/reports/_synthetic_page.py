@@ -26,7 +26,7 @@ _NAME = 18  # letters of a name at a heat map
 
 
 @dataclass(frozen=True)
-class _Column:
+class ColumnPart:
     """One column's part of the page."""
 
     name: str
@@ -34,24 +34,26 @@ class _Column:
     held_out: float  # that of the held-out real rows
     chart: Chart | None
     why: str  # there is no chart
+    table: str = ""  # of a database
 
     @property
     def picture(self) -> Any:
         """The histogram as SVG, if there is one."""
         if self.chart is None or self.chart.outlines is None:
             return ""
-        title = f"{self.name}: real and synthetic values"
+        name = f"{self.table}.{self.name}" if self.table else self.name
+        title = f"{name}: real and synthetic values"
         return inline_svg(self.chart.outlines.draw(), title, self.chart.outlines.words)
 
 
 def synthetic_page(evaluation: SyntheticEvaluation) -> str:
     """Render the evaluation as one self-contained HTML page."""
-    columns = _column_parts(evaluation)
+    columns = column_parts(evaluation)
     sections = [("rows", "Whole rows"), ("columns", "Columns"), ("pairs", "Pairs of columns")]
     if evaluation.efficacy is not None:
         sections.insert(0, ("utility", "Utility"))
     sections += [("privacy", "Privacy"), ("made", "Settings"), ("reading", "How to read")]
-    attacks, more_attacks = _attack_rows(evaluation)
+    attacks, more_attacks = attack_rows(evaluation)
     with svg_style():
         return render(
             "synthetic.html",
@@ -67,7 +69,7 @@ def synthetic_page(evaluation: SyntheticEvaluation) -> str:
             pairs=_worst_pairs(evaluation),
             rows=_row_scores(evaluation),
             parts=_part_rows(evaluation),
-            privacy=_privacy(evaluation),
+            privacy=distance_rows(evaluation),
             attacks=attacks,
             more_attacks=more_attacks,
             limits=_findings,
@@ -130,7 +132,7 @@ def _with_unit(metric: Metric) -> str:
 # ---- fidelity ----------------------------------------------------------------------------------
 
 
-def _fidelity_rows(evaluation: SyntheticEvaluation, *measures: str) -> list[dict[Hashable, Any]]:
+def _fidelity_rows(evaluation: Any, *measures: str) -> list[dict[Hashable, Any]]:
     """The fidelity rows of some measures, worst first, with the value of the held-out rows."""
     table = evaluation.fidelity[evaluation.fidelity["measure"].isin(measures)]
     synthetic, held_out = (
@@ -143,15 +145,17 @@ def _fidelity_rows(evaluation: SyntheticEvaluation, *measures: str) -> list[dict
     return sorted(synthetic, key=lambda row: (np.isnan(row["mean"]), row["mean"]))
 
 
-def _column_parts(evaluation: SyntheticEvaluation) -> list[_Column]:
+def column_parts(evaluation: Any, table: str = "") -> list[ColumnPart]:
     columns = []
     for row in _fidelity_rows(evaluation, "ks", "tv"):
         chart, why = _chart_or_reason(evaluation, row["column"])
-        columns.append(_Column(str(row["column"]), row["mean"], row["held_out"], chart, why))
+        columns.append(
+            ColumnPart(str(row["column"]), row["mean"], row["held_out"], chart, why, table)
+        )
     return columns
 
 
-def _chart_or_reason(evaluation: SyntheticEvaluation, column: Hashable) -> tuple[Chart | None, str]:
+def _chart_or_reason(evaluation: Any, column: Hashable) -> tuple[Chart | None, str]:
     """The chart of a column, or the reason why it has none."""
     real, synthetic = evaluation.train[column], evaluation.synthetic[column]
     if not real.count() or not synthetic.count():
@@ -286,7 +290,7 @@ def _percent(share: float) -> str:
 # ---- privacy -----------------------------------------------------------------------------------
 
 
-def _privacy(evaluation: SyntheticEvaluation) -> dict[str, list[str]] | None:
+def distance_rows(evaluation: Any) -> dict[str, list[str]] | None:
     """The value and the reference of each measure."""
     if evaluation.privacy is None:
         return None
@@ -304,8 +308,8 @@ _RATES = {
 }
 
 
-def _attack_rows(
-    evaluation: SyntheticEvaluation,
+def attack_rows(
+    evaluation: Any,
 ) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
     """The attacks that the verdict depends on, and all others."""
     main: list[dict[str, str]] = []

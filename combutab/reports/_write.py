@@ -10,6 +10,8 @@ from combutab.model_selection import ModelComparison
 from combutab.reports._model import ModelReport, model_page, report_model
 from combutab.reports._synthetic import SyntheticEvaluation
 from combutab.reports._synthetic_page import synthetic_page
+from combutab.reports._tables import TablesEvaluation
+from combutab.reports._tables_page import tables_page
 
 
 def render_report(found: Any, X: Any = None, y: Any = None) -> str:
@@ -20,7 +22,7 @@ def render_report(found: Any, X: Any = None, y: Any = None) -> str:
 
     Parameters
     ----------
-    found : SyntheticEvaluation, ModelComparison, ModelReport or fitted estimator
+    found : SyntheticEvaluation, TablesEvaluation, ModelComparison, ModelReport or fitted estimator
         Result of `evaluate_synthetic`, `combutab.model_selection.compare_models` or
         `report_model`. An estimator is passed to `report_model`.
     X, y : table of shape (n_samples, n_features), array-like of shape (n_samples,), optional
@@ -47,13 +49,15 @@ def render_report(found: Any, X: Any = None, y: Any = None) -> str:
         return model_page(found)
     if isinstance(found, SyntheticEvaluation):
         return synthetic_page(found)
+    if isinstance(found, TablesEvaluation):
+        return tables_page(found)
     if isinstance(found, ModelComparison):
         from combutab.reports._comparison import comparison_page
 
         return comparison_page(found)
     raise TypeError(
-        "a report is of a SyntheticEvaluation, a ModelComparison, a ModelReport or a fitted "
-        f"estimator, got a {type(found).__name__}"
+        "a report is of a SyntheticEvaluation, TablesEvaluation, ModelComparison, ModelReport or "
+        f"fitted estimator, got a {type(found).__name__}"
     )
 
 
@@ -62,7 +66,7 @@ def write_report(found: Any, path: str | os.PathLike[str], X: Any = None, y: Any
 
     Parameters
     ----------
-    found : SyntheticEvaluation, ModelComparison, ModelReport or fitted estimator
+    found : SyntheticEvaluation, TablesEvaluation, ModelComparison, ModelReport or fitted estimator
         As in `render_report`.
     path : path
         HTML file to write, such as "report.html". An existing file is replaced. After an error

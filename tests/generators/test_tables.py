@@ -205,6 +205,36 @@ def test_keys_of_any_kind(key):
     assert drawn["parents"]["key"].dtype == parents["key"].dtype
 
 
+def test_dtypes_survive_parquet(tmp_path):
+    rng = np.random.default_rng(0)
+    zoned = pd.Timestamp("2020-01-01", tz="Europe/Paris")
+    parents = pd.DataFrame(
+        {
+            "key": pd.Series([f"K{i}" for i in range(N)], dtype="string"),
+            "group": pd.Categorical(rng.choice(["a", "b"], N), categories=["b", "a"], ordered=True),
+            "count": pd.Series(rng.integers(0, 9, N), dtype="Int16"),
+        }
+    )
+    parents.loc[::7, "count"] = pd.NA
+    children = pd.DataFrame({"key": pd.Categorical(rng.choice(parents["key"], 150))})
+    children["at"] = zoned + pd.to_timedelta(rng.integers(0, 99, 150), unit="D")
+    children["ok"] = pd.Series(rng.random(150) < 0.5, dtype="boolean")
+    real = {"parents": parents, "children": children}
+    for name, table in real.items():
+        table.to_parquet(tmp_path / f"{name}.parquet")
+    read = {name: pd.read_parquet(tmp_path / f"{name}.parquet") for name in real}
+    drawn = make_model(epochs=1).fit(read, [("children", "key", "parents")]).sample(20)
+    for name, table in drawn.items():
+        table.to_parquet(tmp_path / f"{name}.parquet")
+        again = pd.read_parquet(tmp_path / f"{name}.parquet")
+        pd.testing.assert_frame_equal(again, table)
+        for column in table.columns.difference(["key"]):
+            assert table[column].dtype == real[name][column].dtype
+    assert drawn["parents"]["key"].dtype == "string"
+    assert isinstance(drawn["children"]["key"].dtype, pd.CategoricalDtype)
+    assert drawn["children"]["key"].isin(drawn["parents"]["key"]).all()
+
+
 def test_identifiers_of_children_are_unique():
     rng = np.random.default_rng(0)
     parents = pd.DataFrame({"key": range(30), "x": rng.normal(size=30)})

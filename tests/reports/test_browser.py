@@ -53,6 +53,25 @@ def evaluated(n_columns, **options):
     )
 
 
+def database():
+    """A real, a synthetic and a held-out database, with names that are attacks."""
+    databases = []
+    for seed in range(3):
+        parents, children = flats(120, seed), flats(300, 10 + seed)
+        parents[IMAGE + "key"] = [f"{seed}-{i}" for i in range(120)]
+        children["flat"] = np.random.default_rng(seed).choice(parents[IMAGE + "key"], 300)
+        rooms = pd.DataFrame({"rooms": range(1, 6), "beds": range(5)})
+        databases.append({SCRIPT: parents, "visits": children, "sizes": rooms})
+    return evaluate_synthetic(
+        **dict(zip(("real_train", "synthetic", "real_test"), databases, strict=True)),
+        keys=[("visits", "flat", SCRIPT, IMAGE + "key"), ("visits", "rooms", "sizes")],
+        lookup=["sizes"],
+        order_by={"visits": "built"},
+        made={"File": SCRIPT},
+        names={"real": "flats", "synthetic": SCRIPT, "test": IMAGE},
+    )
+
+
 def compared():
     X, y = load_iris(return_X_y=True, as_frame=True)
     silent = nn.Threshold(
@@ -96,6 +115,7 @@ PAGES = {
     "synthetic": lambda: evaluated(6),
     "synthetic, 50 columns": lambda: evaluated(50),
     "comparison": compared,
+    "database": database,
 }
 
 
@@ -134,6 +154,7 @@ def test_pages(browser, page, name, check):
     ("name", "texts"),
     [
         ("synthetic", [f"150 in {SCRIPT}", f"150 in {IMAGE}", f"File\n{SCRIPT}"]),
+        ("database", [SCRIPT, f"{IMAGE}key", f"File\n{SCRIPT}"]),
         ("model", [SCRIPT, f"Prediction of {IMAGE}", f"combutab predict {SCRIPT}"]),
         ("comparison", [SCRIPT, IMAGE, f"{SCRIPT}: which activation is best?"]),
     ],

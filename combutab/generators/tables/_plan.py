@@ -13,8 +13,9 @@ from combutab.core.state import declare
 from combutab.generators._cells import number_kind
 from combutab.generators._forms import TableForms
 from combutab.generators.tables._keys import NewKeys
-from combutab.generators.tables._schema import ForeignKey, Tables
-from combutab.preprocessing import ColumnForm, find_forms
+from combutab.preprocessing import ColumnForm, ForeignKey, find_forms
+
+Tables = Mapping[str, pd.DataFrame]
 
 
 @dataclass(frozen=True)

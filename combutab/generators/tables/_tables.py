@@ -35,7 +35,6 @@ from combutab.core.files import (
     several,
     text,
     whole,
-    write_model,
 )
 from combutab.core.rng import Stream, fold_in, seed_from
 from combutab.core.state import pack, unpack
@@ -45,8 +44,7 @@ from combutab.generators.tables._conditional import ConditionalTabFlow
 from combutab.generators.tables._families import CELL, find_order
 from combutab.generators.tables._keys import match_parents
 from combutab.generators.tables._plan import TablePlan, check_lookup, check_order
-from combutab.generators.tables._schema import ForeignKey, read_keys, read_tables, sort_tables
-from combutab.preprocessing import as_pandas
+from combutab.preprocessing import ForeignKey, as_pandas, read_keys, read_tables, sort_tables
 
 _ORPHANS = "rows without a parent: "  # prefix of the names of their generators
 _FEWEST_ROWS = 20  # without a parent, that a generator is fitted to
@@ -138,6 +136,10 @@ class TabFlowTables(Loadable, BaseEstimator):
     ----------
     keys_ : list of ForeignKey
         The foreign keys, as given or proposed.
+    order_by_ : dict of str to str
+        Child table -> the column by which the rows of a parent are ordered.
+    lookup_ : list of str
+        The tables that are returned as they are.
     tables_ : list of str
         The tables, parents first.
     generators_ : dict
@@ -482,7 +484,9 @@ class TabFlowTables(Loadable, BaseEstimator):
         ValueError
             If a parameter cannot be saved without code.
         """
-        check_is_fitted(self)
+        super().save(path)
+
+    def _file_content(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         header = model_header(type(self)())
         tensors: dict[str, np.ndarray] = {}
         header["template"] = model_header(self._template())
@@ -497,7 +501,7 @@ class TabFlowTables(Loadable, BaseEstimator):
         for i, (name, generator) in enumerate(self.generators_.items()):
             header["generators"][name], arrays = file_content(generator)
             tensors |= {f"{i}.{key}": array for key, array in arrays.items()}
-        write_model(path, header, tensors)
+        return header, tensors
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, device: str | torch.device = "auto") -> Self:
@@ -542,6 +546,14 @@ class TabFlowTables(Loadable, BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_plans")
+
+    @property
+    def order_by_(self) -> dict[str, str]:
+        return {name: plan.order for name, plan in self._plans.items() if plan.order is not None}
+
+    @property
+    def lookup_(self) -> list[str]:
+        return [name for name, plan in self._plans.items() if plan.rows is not None]
 
 
 _FITTED = {

@@ -14,7 +14,7 @@ import pandas as pd
 
 from combutab.core.files import several, text
 from combutab.core.state import declare
-from combutab.preprocessing import as_pandas
+from combutab.preprocessing._tables import as_pandas
 
 Tables = Mapping[str, pd.DataFrame]
 _GENERIC = {"id", "key", "code", "no", "nr", "number", "index", "name", "uuid"}  # of any table
@@ -42,6 +42,7 @@ class ForeignKey:
         parents = key_labels(tables[self.parent], self.parent_columns)
         children = key_labels(tables[self.child], self.columns)
         position = pd.Series(range(len(parents)), index=pd.Index(parents, dtype=object))
+        position = position[~position.index.duplicated()]
         return children.map(position).fillna(-1).to_numpy(dtype=np.int64)
 
 
@@ -123,6 +124,8 @@ def read_keys(tables: Tables, keys: Any) -> list[ForeignKey]:
 
 
 def _read_key(tables: Tables, key: Any) -> ForeignKey:
+    if isinstance(key, ForeignKey):
+        key = (key.child, key.columns, key.parent, key.parent_columns)
     if not isinstance(key, Sequence) or isinstance(key, str) or len(key) not in (3, 4):
         raise ValueError(
             f"a key must be (child, column, parent), or with the parent's column as the fourth, "
