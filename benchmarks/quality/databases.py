@@ -5,12 +5,13 @@ own defaults, in a separate process with one thread, and generates as many paren
 further real tables, which no model has seen:
 
 - orphans: the share of children whose key no parent has; childless: the share of parents without
-  children, beside the real one;
-- counts: 1 less the Kolmogorov-Smirnov statistic of the number of children (KSComplement);
+  children, and the real share;
+- counts: 1 minus the Kolmogorov-Smirnov statistic of the number of children (KSComplement);
 - C2ST of child rows, of parents with children (their number, the means of numbers and the number
-  of different values of each category), and of siblings (the same, with the range of the order and
-  the changes from one row to the next): 1 - max(2 AUC - 1, 0) of gradient boosting by
-  cross-validation, on at most 5,000 rows of each. 1 means that the two are indistinguishable;
+  of different values of each category), and of siblings (also with the order, steps, changes and
+  repetitions of the children): 1 - max(2 AUC - 1, 0) of gradient boosting by cross-validation, on
+  at most 6,000 rows of each (`combutab.evaluation.compare_databases`). 1 means that the two are
+  indistinguishable;
 - CPU seconds of the fit and of sampling.
 
 "real rows" are the training tables themselves. The databases:
@@ -25,7 +26,7 @@ PAR of SDV makes only sequences: its parents are the contexts of the sequences, 
 parent without children, and no second key. TabularARGN of mostlyai-engine trains a model of each
 table, the second one given the first.
 
-    python -m benchmarks.quality.databases [--quick] [--data-home FOLDER] [--rows 2000]
+    python -m benchmarks.quality.databases [--quick] [--data-home FOLDER] [--rows 1000]
         [--models NAME ...] [--data NAME ...] [--timeout SECONDS]
 
 baseball is read from FOLDER/relational (or that of COMBUTAB_DATA), and left out without it; it has
@@ -55,12 +56,16 @@ from benchmarks.quality.database_tables import DATABASES, Database, Tables
 from benchmarks.quality.generators import add_failures
 from benchmarks.quality.tables import DATA, lines, number
 from benchmarks.speed.common import call_apart
-from combutab.evaluation import detection
+from combutab.evaluation import AlignedDatabases, align_tables, compare_databases
+from combutab.preprocessing import ForeignKey
 
-MAX_ROWS = 5_000  # of each table in a two-sample test
 SETTINGS = ("data", "seed", "model", "rows")
 SCORES = ("orphans", "childless", "childless_real", "counts")
-C2ST = ("c2st_children", "c2st_siblings", "c2st_child_rows")
+C2ST = {
+    "c2st_children": "with children",
+    "c2st_siblings": "with siblings",
+    "c2st_child_rows": "rows",
+}
 COSTS = ("fit_cpu_seconds", "sample_cpu_seconds")
 RESULTS = ("n_parents", "n_children", *SCORES, *C2ST, *COSTS, "error")
 WORDS = {
@@ -90,80 +95,30 @@ def measure(model: str, data: str, seed: int, rows: int, home: str | None, quick
 
 def score(database: Database, tables: Tables, seed: int) -> dict[str, float]:
     """Scores of a synthetic database against the test tables."""
-    real = _with_families(database, database.test)
-    synthetic = _with_families(database, tables)
-    n_real, n = real["with children"]["n"], synthetic["with children"]["n"]
-    key = tables[database.child][database.key]
+    child, key, parent = database.keys[0]
+    raw = {"real": database.train, "test": database.test, "synthetic": tables}
+    columns, aligned = {column for _, column, _ in database.keys}, {}
+    for name in (parent, child):
+        cells = {
+            role: part[name].drop(columns=columns, errors="ignore") for role, part in raw.items()
+        }
+        aligned[name] = align_tables(cells, reference="real")
+    order_by = {} if database.order is None else {child: database.order}
+    foreign_key = ForeignKey(child, (key,), parent, (key,))
+    databases = AlignedDatabases(raw, aligned, [foreign_key], order_by)
+    compared = compare_databases(databases, random_state=seed)
+    compared = compared[compared["aspect"] != "trends"]
+    values = compared.set_index(["table", "measure", "source"])["value"].to_dict()
     scores = {
-        "orphans": 1 - key.isin(tables[database.parent][database.key]).mean(),
-        "childless": (n == 0).mean(),
-        "childless_real": (n_real == 0).mean(),
-        "counts": 1 - _ks(n.to_numpy(), n_real.to_numpy()),
+        "orphans": values[parent, "orphans", "synthetic"],
+        "childless": values[parent, "childless", "synthetic"],
+        "childless_real": (databases.count_children("test", foreign_key) == 0).mean(),
+        "counts": values[parent, "ks", "synthetic"],
     }
-    for name, (label, rows) in zip(C2ST, synthetic.items(), strict=True):
-        size = min(len(rows), len(real[label]), MAX_ROWS)
-        pair = [table.sample(size, random_state=seed) for table in (real[label], rows)]
-        tested = detection(real=pair[0], synthetic=pair[1], learners="hist_gradient_boosting")
-        scores[name] = 1 - max(2 * tested["mean"].item() - 1, 0)
+    for name, measure in C2ST.items():
+        auc = values[child if measure == "rows" else parent, measure, "synthetic"]
+        scores[name] = 1 - max(2 * auc - 1, 0)
     return {name: float(value) for name, value in scores.items()}
-
-
-def _ks(x: np.ndarray, y: np.ndarray) -> float:
-    """The Kolmogorov-Smirnov statistic."""
-    values = np.union1d(x, y)
-    shares = [np.searchsorted(np.sort(z), values, side="right") / len(z) for z in (x, y)]
-    return float(np.abs(shares[0] - shares[1]).max())
-
-
-def _with_families(database: Database, tables: Tables) -> Tables:
-    """Parents with aggregated children, the same with changes between siblings, and child rows."""
-    keys = {column for _, column, _ in database.keys}
-    key, parents = database.key, tables[database.parent]
-    children = tables[database.child].astype({key: object})
-    cells = children.drop(columns=[name for name in children if name in keys])
-    numbers, categories, dates = {}, {}, cells.select_dtypes("datetime")
-    for name in cells:
-        if pd.api.types.is_numeric_dtype(cells[name]) or name in dates:
-            numbers[name] = _as_number(cells[name])
-        else:
-            categories[name] = cells[name]
-    family = children[key]
-    aggregated = pd.DataFrame({"n": family.value_counts()})
-    for name, x in numbers.items():
-        aggregated[f"mean {name}"] = x.groupby(family).mean()
-    for name, x in categories.items():
-        aggregated[f"values of {name}"] = x.groupby(family).nunique()
-    siblings = aggregated.copy()
-    if database.order is not None:
-        x = numbers[database.order]
-        siblings["first"], siblings["last"] = x.groupby(family).min(), x.groupby(family).max()
-        order = pd.DataFrame({"family": family.astype(str), "x": x})
-        by_family = order.sort_values(["family", "x"], kind="stable").index
-        family = family[by_family]
-    for name, x in numbers.items():
-        change = x[family.index].groupby(family).diff().abs()
-        siblings[f"change of {name}"] = change.groupby(family).mean()
-    for name, x in categories.items():
-        x = x[family.index].astype(object).fillna("")
-        is_equal = (x == x.groupby(family).shift()).astype(float)
-        siblings[f"repeats of {name}"] = is_equal.groupby(family).mean()
-    of_parents = parents.drop(columns=key)
-    by_parent = [
-        pd.concat(
-            [of_parents, table.reindex(parents[key].to_numpy()).set_axis(parents.index)], axis=1
-        )
-        for table in (aggregated, siblings)
-    ]
-    for table in by_parent:
-        table["n"] = table["n"].fillna(0)
-    return {"with children": by_parent[0], "siblings": by_parent[1], "child rows": cells}
-
-
-def _as_number(column: pd.Series) -> pd.Series:
-    """Numbers, or dates in days."""
-    if pd.api.types.is_datetime64_any_dtype(column):
-        return (column - pd.Timestamp(0)) / pd.Timedelta(days=1)
-    return column.astype(float)
 
 
 def _run(timeout: float, quick: bool, *arguments: Any) -> list[Row]:
@@ -218,7 +173,7 @@ def _write(page: Page, _: Arguments, rows: pd.DataFrame) -> None:
 
 PACKAGES = ("sdv", "mostlyai-engine", "cpu")
 ROWS = Experiment("quality_databases", SETTINGS, RESULTS, _jobs, packages=PACKAGES)
-OPTIONS = {"data": DATA, "rows": 2_000, "seeds": 1, "models": tuple(MODELS), "timeout": 1800.0}
+OPTIONS = {"data": DATA, "rows": 1_000, "seeds": 1, "models": tuple(MODELS), "timeout": 1800.0}
 TITLE = "Synthetic databases: families, sequences and cost"
 STUDY = Study("benchmarks.quality.databases", TITLE, __doc__, [ROWS], _write, OPTIONS)
 
