@@ -165,8 +165,7 @@ def _write(page: Page, _: Arguments, rows: pd.DataFrame) -> None:
     if missing:
         page.text(f"Not run: {', '.join(missing)}.")
     for (data, n_rows), group in rows.groupby(["data", "rows"], sort=False):
-        n_children = group["n_children"].iloc[0]
-        page.heading(f"{data}: {n_rows:,} parents, {n_children:,} children")
+        page.heading(f"{data}: {n_rows:,} parents")
         means = summary(group)
         page.table(["model", *means], lines(means, number))
     add_failures(page, failed, SETTINGS)
