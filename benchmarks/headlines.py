@@ -17,7 +17,14 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.common import Page
-from benchmarks.quality import diffusion_sets, generators, imputation, predictions, private
+from benchmarks.quality import (
+    databases,
+    diffusion_sets,
+    generators,
+    imputation,
+    predictions,
+    private,
+)
 from benchmarks.quality.tables import known_names, lines, number
 from benchmarks.speed.scaling import exponents
 
@@ -232,6 +239,18 @@ def _diffusion() -> Iterator[Table]:
     yield f"By table; TabFlow has run on {ours['data'].nunique()} of {wide.shape[1]}", wide
 
 
+def _databases() -> Iterator[Table]:
+    """Synthetic databases of parents and children, one seed.
+
+    C2ST is 1 - max(2 AUC - 1, 0): 1 is best (indistinguishable from further real rows). [What was
+    done](quality/results/quality_databases.md).
+    """
+    rows = stored("quality", "quality_databases")
+    rows = rows[rows["error"].isna()]
+    for (data, n_rows), group in rows.groupby(["data", "rows"], sort=False):
+        yield f"{data}, {n_rows:,} parents", databases.summary(group)
+
+
 def _imputation() -> Iterator[Table]:
     """Imputation of missing cells: errors as ratios to TabFlowImputer's, and seconds.
 
@@ -289,6 +308,7 @@ SECTIONS = {
     "Synthetic rows": _synthetic,
     "Private rows": _private,
     "Diffusion literature": _diffusion,
+    "Databases": _databases,
     "Missing cells": _imputation,
     "Dates and text": _real_tables,
     "Laws": _laws,

@@ -67,7 +67,8 @@ OTHER_NAMES |= {"TabFlow": "combutab TabFlow", "our TVAE": "combutab TVAE"}
 OTHER_NAMES |= {"our CTGAN": "combutab CTGAN", "`ctgan` TVAE": "ctgan TVAE"}
 OTHER_NAMES |= {"`ctgan` CTGAN": "ctgan CTGAN", "TabularARGN": "mostlyai TabularARGN"}
 OTHER_NAMES |= {"GaussianCopula": "sdv GaussianCopula", "TabDiff": "TabDiff, published"}
-OTHER_NAMES |= {"TabPC": "TabPC, published"}
+OTHER_NAMES |= {"TabPC": "TabPC, published", "TabFlowTables": "combutab TabFlowTables"}
+OTHER_NAMES |= {"HMA": "sdv HMA"}
 
 
 def quotes():

@@ -15,6 +15,7 @@ from combutab.generators._tabflow import TabFlow
 from combutab.generators.tables._conditional import ConditionalTabFlow
 from combutab.generators.tables._families import (
     CELL,
+    MOST_COLUMNS,
     Families,
     FamilyColumns,
     read_places,
@@ -24,8 +25,6 @@ from combutab.generators.tables._families import (
 )
 from combutab.generators.tables._plan import TablePlan
 from combutab.preprocessing import ModeEncoder, NumberColumn, find_identifiers, rows_needed
-
-_MOST_PARENT_COLUMNS = 24  # that the context of a row has
 
 
 def find_identifier_columns(table: pd.DataFrame, template: TabFlow) -> list[str]:
@@ -118,7 +117,7 @@ class ChildRows:
             name
             for name in map(str, parents)
             if name not in excluded and parents[name].notna().any()
-        ][:_MOST_PARENT_COLUMNS]
+        ][:MOST_COLUMNS]
         families = Families(columns, summary, parents[parent_columns])
         frame, context = training_rows(families, table, sorted_values)
         varying = table.drop(columns=list(identifiers)).nunique(dropna=False)
@@ -158,12 +157,8 @@ class ChildRows:
 
     def columns(self) -> FamilyColumns:
         """The columns of families, with the values that the generator has learned."""
-        numbers = {}
-        for name in self.plan.numbers:
-            coder = self.coder(name)
-            if coder.is_continuous:  # otherwise its values are rare, or there is only one
-                low, high = to_floats(coder.bounds).tolist()
-                numbers[name] = low, high
+        # other columns of numbers have rare values, or only one
+        numbers = [name for name in self.plan.numbers if self.coder(name).is_continuous]
         categories = {name: [*self.coder(name).keys, None] for name in self.plan.categories}
         return FamilyColumns(numbers, categories, self.plan.order)
 
@@ -190,7 +185,7 @@ class ChildRows:
             cells = self.generator.sample(
                 len(family), conditions=conditions, random_state=key >> 32
             )
-            return cells.rename(columns=lambda name: name.removeprefix(CELL)), family
+            return child_cells(cells), family
         parts: list[pd.DataFrame] = []
         owners: list[np.ndarray] = []
         while len(rows := families.open()):

@@ -21,7 +21,7 @@ CELL = "cell "  # prefix of the columns of the child table itself
 N_RECENT = 3  # different values of a category that a row's context has
 _OLDER, _NEW = N_RECENT, N_RECENT + 1  # of values that are not among the recent ones
 _MOST_VALUES = 500  # of a category whose values are remembered
-_MOST_COLUMNS = 24  # of a child table, and of its parent, that a context has
+MOST_COLUMNS = 24  # of a child table, and of its parent, that a context has
 _ORDERED_SHARE = 0.99  # of neighbouring rows that are in order, for a column to be the order
 _INCREASING_SHARE = 0.2  # of neighbouring rows that differ in it
 
@@ -71,30 +71,29 @@ class FamilyColumns:
 
     Parameters
     ----------
-    numbers : mapping
-        Column of numbers, dates or durations -> its least and greatest number.
+    numbers : list of str
+        Columns of numbers, dates or durations.
     categories : mapping
         Column of categories -> its values, None for missing.
     order : column, optional
         The column by which the rows of a family are ordered, and drawn as differences.
     """
 
-    numbers: Mapping[str, tuple[float, float]]
+    numbers: list[str]
     categories: Mapping[str, list[Any]]
     order: str | None = None
 
     @classmethod
     def of_table(cls, table: pd.DataFrame, order: str | None = None) -> FamilyColumns:
         """Choose the first columns of a child table that a context can have."""
-        numbers: dict[str, tuple[float, float]] = {}
+        numbers: list[str] = []
         categories: dict[str, list[Any]] = {}
         for name, column in table.items():
-            is_full = len(numbers) + len(categories) >= _MOST_COLUMNS
+            is_full = len(numbers) + len(categories) >= MOST_COLUMNS
             if is_full or name == order or not column.notna().any():
                 continue
             if number_kind(column.dtype) is not None:
-                x = to_floats(column)
-                numbers[str(name)] = float(np.nanmin(x)), float(np.nanmax(x))
+                numbers.append(str(name))
             elif column.nunique() <= _MOST_VALUES:
                 categories[str(name)] = list(dict.fromkeys(as_objects(column)))
         return cls(numbers, categories, order)
@@ -225,9 +224,9 @@ class Families:
         parts["position"] = np.full(len(rows), self.position)
         for name, column in self._parents.items():
             parts[f"parent {name}"] = column.iloc[rows].reset_index(drop=True)
-        for name, (low, high) in self.columns.numbers.items():
+        for name in self.columns.numbers:
             parts[f"previous {name}"] = self._previous[name][rows]
-            parts[f"mean {name}"] = np.clip(self._means[name][rows], low, high)
+            parts[f"mean {name}"] = self._means[name][rows]
             n_present = self._n_present[name][rows]
             mean = self._totals[name][rows] / np.maximum(n_present, 1)
             parts[f"mean so far {name}"] = np.where(n_present > 0, mean, np.nan)
