@@ -99,9 +99,9 @@ def command_of(run: Callable[[Any], None]) -> Callable[..., None]:
 
     groups = {name: settings["rich_help_panel"] for name, settings in descriptions.items()}
     arguments = [p for p in parameters if _is_argument(annotations[p.name])]
-    named = [p for p in parameters if p not in arguments]
-    named.sort(key=lambda p: (groups[p.name] in _LAST_GROUPS, p.name in shared))
-    parameters = [*arguments, *named]
+    options = [p for p in parameters if p not in arguments]
+    options.sort(key=lambda p: (groups[p.name] in _LAST_GROUPS, p.name in shared))
+    parameters = [*arguments, *options]
     command.__dict__["__signature__"] = Signature(parameters)
     command.__annotations__ = annotations
     return command
