@@ -98,13 +98,10 @@ def command_of(run: Callable[[Any], None]) -> Callable[..., None]:
         run(cls(**values))
 
     groups = {name: settings["rich_help_panel"] for name, settings in descriptions.items()}
-    parameters.sort(
-        key=lambda p: (
-            not _is_argument(annotations[p.name]),
-            groups[p.name] in _LAST_GROUPS,
-            p.name in shared,
-        )
-    )
+    arguments = [p for p in parameters if _is_argument(annotations[p.name])]
+    options = [p for p in parameters if p not in arguments]
+    options.sort(key=lambda p: (groups[p.name] in _LAST_GROUPS, p.name in shared))
+    parameters = [*arguments, *options]
     command.__dict__["__signature__"] = Signature(parameters)
     command.__annotations__ = annotations
     return command

@@ -333,5 +333,5 @@ def _two_sample_test(
         random_state=seed,
         n_jobs=n_jobs,
     )
-    areas = result[["source", "mean", "se"]].itertuples(index=False)
+    areas = result[["source", "mean", "se"]].dropna().itertuples(index=False)
     return [(source, area, error, n) for source, area, error in areas]

@@ -22,6 +22,7 @@ from combutab.evaluation import (
 )
 from combutab.preprocessing import ForeignKey, read_keys, read_tables
 from combutab.reports._charts import least_rows
+from combutab.reports._copies import Repeated, find_copied_values
 from combutab.reports._findings import (
     HELD_OUT,
     REAL,
@@ -346,9 +347,9 @@ def evaluate_database(
             raise ValueError(f"there is no table {table!r}; the tables are {[*raw['real']]}")
     clock = Clock(progress)
     options: dict[str, Any] = {"random_state": random_state, "n_jobs": n_jobs}
-    aligned, left_out = {}, {}
+    complete, aligned, left_out = {}, {}, {}
     for table in raw["real"]:
-        aligned[table], left_out[table] = _align_cells(
+        complete[table], left_out[table] = _align_cells(
             raw,
             table,
             foreign_keys,
@@ -356,6 +357,7 @@ def evaluate_database(
             list(categorical.get(table, ())),
             identifiers.get(table),
         )
+        aligned[table] = without_columns(complete[table], left_out[table])
         if order.get(table, table) not in (table, *aligned[table].kinds):
             raise ValueError(f"order_by: table {table!r} has no column {order[table]!r}")
     databases = AlignedDatabases(raw, aligned, foreign_keys, order, fixed)
@@ -370,19 +372,18 @@ def evaluate_database(
     for table in _find_roots(databases):
         with clock("privacy", f"comparing the rows of {table} and their children with real ones"):
             privacy[table] = _compare_persons(databases, table, relations, options)
-    worst = min(privacy.values(), key=lambda p: _LEVELS.index(p.finding.level), default=None)
-    finding = Finding("privacy", "unknown", "Not known: there is no table to compare.")
-    finding = (
-        finding
-        if worst is None
-        else with_promise(worst.finding, settings.get("Differential privacy"))
-    )
+    copied = _find_copied_texts({t: parts for t, parts in complete.items() if t not in fixed})
+    finding = _judge_databases([person.finding for person in privacy.values()], copied)
     return TablesEvaluation(
         keys=foreign_keys,
         relations=relations,
         tables=tables,
         privacy=privacy,
-        findings=(_judge_keys(relations), _judge_tables(relations, left_out), finding),
+        findings=(
+            _judge_keys(relations),
+            _judge_tables(relations, left_out),
+            with_promise(finding, settings.get("Differential privacy")),
+        ),
         settings=settings,
         versions=versions(),
         seed=random_state,
@@ -422,7 +423,7 @@ def _align_cells(
     categorical: list[Hashable],
     identifiers: Collection[Hashable] | None,
 ) -> tuple[AlignedTables, list[Hashable]]:
-    """The columns of a table that are part of no key, and its columns of identifiers."""
+    """The columns of a table that are part of no key, and which of them are identifiers."""
     of_keys = {column for key in keys if key.child == table for column in key.columns}
     of_keys |= {column for key in keys if key.parent == table for column in key.parent_columns}
     rows = {role: tables[table].drop(columns=[*of_keys]) for role, tables in raw.items()}
@@ -432,7 +433,7 @@ def _align_cells(
     aligned, columns = align_and_identify(
         rows, table_names, categorical, identifiers, None, None, None, keep_one=False
     )
-    return without_columns(aligned, columns), columns
+    return aligned, columns
 
 
 def _compare_table(
@@ -504,6 +505,28 @@ def _labels_of_families(databases: AlignedDatabases, role: str, root: str) -> np
     for key in databases.keys_to(root):
         n_children += databases.count_children(role, key)
     return labels[n_children > 0]
+
+
+def _find_copied_texts(tables: Mapping[str, AlignedTables]) -> dict[str, Repeated]:
+    """The columns of texts and identifiers whose values identify training rows and are copied."""
+    copied: dict[str, Repeated] = {}
+    for name, aligned in tables.items():
+        columns = aligned.columns("category")
+        test = aligned["test"][columns] if "test" in aligned.tables else None
+        values = find_copied_values(aligned["real"][columns], aligned["synthetic"][columns], test)
+        copied |= {f"{name}.{column}": repeated for column, repeated in values.items()}
+    return copied
+
+
+def _judge_databases(findings: Sequence[Finding], copied: Mapping[str, Repeated]) -> Finding:
+    """The worst finding on privacy of the root tables, and copied texts of all tables."""
+    unknown = Finding("privacy", "unknown", "Not known: there is no table to compare.")
+    finding = min(findings, key=lambda card: _LEVELS.index(card.level), default=unknown)
+    if not copied:
+        return finding
+    words = say("copied_texts", copied=copied)
+    sentence = " ".join([*words, finding.sentence])
+    return replace(finding, level="poor", sentence=sentence, headline="Real values are copied.")
 
 
 # ---- Findings ------------------------------------------------------------------------------------

@@ -53,6 +53,12 @@ def test_files_become_a_folder_of_synthetic_tables(folder, files):
     assert all(siblings.is_monotonic_increasing for _, siblings in dates)
 
 
+def test_first_table_comes_before_the_others(capsys):
+    assert main(["synth", "--help"]) == 0
+    usage = capsys.readouterr().out.partition("Usage:")[2].splitlines()[0]
+    assert usage.index("DATA") < usage.index("TABLES")
+
+
 def test_missing_keys_leave_integers_whole(folder):
     assert main(["synth", "real", "--out", "made", *KEY, *QUICK]) == 0
     texts = pd.read_csv("made/visits.csv", dtype=str)["patient"]

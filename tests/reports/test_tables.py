@@ -72,6 +72,21 @@ def test_copied_families_are_counted(copy):
     assert copy.scores["membership_tpr@10%"] > 0.4
 
 
+def test_copied_identifiers_of_children_are_found():
+    databases = [draw(200, 0), draw(200, 2, 400), draw(200, 1, 200)]
+    rng = np.random.default_rng(0)
+    for tables in databases:
+        n = len(tables["visits"])
+        tables["visits"]["mail"] = [f"{code:x}@mail" for code in rng.integers(0, 2**40, n)]
+    real, synthetic, held_out = databases
+    tables = {"real_train": real, "synthetic": synthetic, "real_test": held_out, "keys": KEYS}
+    assert evaluate_synthetic(**tables).findings[2].level == "good"
+    synthetic["visits"].loc[:49, "mail"] = real["visits"]["mail"][:50]
+    finding = evaluate_synthetic(**tables).findings[2]
+    assert finding.level == "poor"
+    assert "'visits.mail'" in finding.sentence
+
+
 def test_orphans_are_a_poor_finding():
     synthetic = draw(200, 2, 400)
     synthetic["visits"].loc[::4, "who"] = 7
