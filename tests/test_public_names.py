@@ -30,7 +30,7 @@ combutab.evaluation: ActivationStats AlignedDatabases AlignedTables CORRUPTIONS 
     mean_ranks membership_inference ml_efficacy near_copies nemenyi p_words
     power_decomposition privacy robustness singling_out summarise summarise_nemenyi
     summarise_pairs t_interval wilcoxon
-combutab.generators: CTGAN Constraint FixedCombinations Formula Inequality Null OneOf
+combutab.generators: CTGAN Constraint Coordinates FixedCombinations Formula Inequality Null OneOf
     PrivateSynthesizer ShortfallError Suggestions Sum TVAE TabFlow TabFlowImputer TabFlowTables
     Unique
     check_conditions find_generators fit_stack patch_ctgan read_constraints suggest_constraints

@@ -11,6 +11,7 @@ from combutab.generators.completion import ShortfallError
 from combutab.generators.conditions import check_conditions
 from combutab.generators.constraints import (
     Constraint,
+    Coordinates,
     FixedCombinations,
     Formula,
     Inequality,
@@ -28,6 +29,7 @@ __all__ = [
     "CTGAN",
     "TVAE",
     "Constraint",
+    "Coordinates",
     "FixedCombinations",
     "Formula",
     "Inequality",

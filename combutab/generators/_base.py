@@ -83,7 +83,7 @@ from combutab.generators._training import (
     make_spans,
     share,
 )
-from combutab.generators.constraints import CONSTRAINTS, Constraint, refuse_broken
+from combutab.generators.constraints import CONSTRAINTS, Constraint, Coordinates, refuse_broken
 from combutab.generators.sampling import (
     FREE,
     NetworkT,
@@ -515,6 +515,9 @@ class BaseGenerator(
         else:
             encoded = encoder.encode(X)
         n_needed = rows_needed(self.min_frequency, len(X))
+        if any(isinstance(constraint, Coordinates) for constraint in rules.constraints):
+            spread = X.spread(SEARCHED_ROWS) if isinstance(X, ParquetSource) else None
+            rules.learn_places(spread or Table(X).columns_by_name(), n_needed)
         for message in rules.learn_combinations(encoded.codes, n_needed):
             warnings.warn(message, stacklevel=5)
         rows = TableRows.on(spans.device, encoded, spans.dtype)

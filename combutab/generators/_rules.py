@@ -19,6 +19,7 @@ from combutab.core.state import pack, unpack
 from combutab.core.text import no_column
 from combutab.generators._cells import Coder, count_values, number_kind
 from combutab.generators._learned_columns import LearnedColumns, TableForms, order_relations
+from combutab.generators._places import Places
 from combutab.generators._relations import Columns, PartialRows
 from combutab.generators.conditions import (
     RANGES,
@@ -31,7 +32,8 @@ from combutab.generators.conditions import (
     write_column,
     write_points,
 )
-from combutab.generators.constraints import Constraint
+from combutab.generators.constraints import Constraint, Coordinates
+from combutab.generators.expressions import as_floats
 from combutab.preprocessing import (
     ColumnForm,
     ModeEncoder,
@@ -154,6 +156,7 @@ class Rules:
         self.columns = [constraint.find_columns(self.names) for constraint in self.constraints]
         self.relations = order_relations(self.constraints, self.learned, self.coders)
         self.combinations: dict[int, Combinations] = {}
+        self.places: dict[int, Places] = {}
         self._decimals = []
         for constraint, names in zip(self.constraints, self.columns, strict=True):
             constraint.check_coders({name: self.coders[name] for name in names})
@@ -199,6 +202,23 @@ class Rules:
                 )
         return messages
 
+    def learn_places(self, columns: Columns, min_count: int) -> None:
+        """Learn the places of `Coordinates` in the columns of the fitted table."""
+        for i, constraint in enumerate(self.constraints):
+            names = self.columns[i]
+            if isinstance(constraint, Coordinates) and len(self._varying(i)[0]) == len(names):
+                points = np.column_stack([as_floats(columns[name]) for name in names])
+                boxes = Places.learn(points[np.isfinite(points).all(axis=1)], min_count)
+                if boxes is not None:
+                    self.places[i] = boxes
+
+    def in_places(self, columns: Columns) -> dict[int, np.ndarray]:
+        """Find the rows that meet each `Coordinates`, (n,) bool, by position."""
+        return {
+            i: boxes.contain(np.column_stack([as_floats(columns[n]) for n in self.columns[i]]))
+            for i, boxes in self.places.items()
+        }
+
     def _varying(self, i: int) -> tuple[list[Any], list[int]]:
         """The columns of a constraint that are not constant, and their spans."""
         names = [name for name in self.columns[i] if self.coders[name].size > 1]
@@ -218,6 +238,7 @@ class Rules:
                 str(i): np.column_stack([learned.codes, learned.counts]).tolist()
                 for i, learned in self.combinations.items()
             },
+            "places": {str(i): boxes.maps.tolist() for i, boxes in self.places.items()},
             "forms": pack(list(self.forms.forms)),
         }
 
@@ -228,6 +249,7 @@ class Rules:
         """Make the rules that `to_dict` described; raises ValueError if they are not valid."""
         fields = {"differences": kind(dict), "combinations": kind(dict)}
         fields["repetitions"] = optional(several(pair(whole(), whole())))
+        fields["places"] = optional(kind(dict))
         fields["forms"] = optional(Field("forms of columns", lambda value: True))
         check_fields(state, fields, "the rules")
         forms = unpack(state.get("forms", []))
@@ -245,6 +267,9 @@ class Rules:
                 constraints[i], *rules._varying(i), table[:, :-1], table[:, -1]
             )
             rules.combinations[i].check(rules.coders)
+        for text, maps in state.get("places", {}).items():
+            i = _position(text, [isinstance(constraint, Coordinates) for constraint in constraints])
+            rules.places[i] = Places.read(maps)
         for i, constraint in enumerate(constraints):
             is_learned = constraint.combines_codes and len(rules._varying(i)[0]) > 1
             if is_learned and i not in rules.combinations:

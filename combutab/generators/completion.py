@@ -163,17 +163,28 @@ class Completion:
         ranges = [condition for condition in conditions if isinstance(condition, RANGES)]
         frame = pd.DataFrame({condition.column: columns[condition.column] for condition in ranges})
         in_ranges = all_met(ranges, codes[rows], frame)
-        is_met[rows], row_values = self.check_columns(columns, codes[rows], in_ranges)
+        is_met[rows], row_values = self.check_columns(
+            columns, codes[rows], in_ranges, rules.in_places(columns)
+        )
         unique_values = UniqueValues.empty(len(codes), self.n_unique)
         unique_values.labels[rows] = row_values.labels
         unique_values.is_compared[rows] = row_values.is_compared
         return is_met, unique_values
 
     def check_columns(
-        self, columns: Columns, codes: np.ndarray, meets_conditions: np.ndarray
+        self,
+        columns: Columns,
+        codes: np.ndarray,
+        meets_conditions: np.ndarray,
+        in_places: Mapping[int, np.ndarray] = {},
     ) -> tuple[np.ndarray, UniqueValues]:
-        """Find the completed rows that meet constraints and conditions, (n,), and unique values."""
+        """Find the completed rows that meet constraints and conditions, (n,), and unique values.
+
+        ``in_places`` has the rows whose coordinates are not given that meet a constraint.
+        """
         is_met = self.rules.met(columns, codes)
+        for i, is_inside in in_places.items():
+            is_met[i] = is_inside
         for i, constraint in enumerate(self.rules.constraints):
             if constraint.compares_rows:
                 is_met[i] = True  # decided when rows are selected

@@ -658,6 +658,52 @@ class FixedCombinations(_OfColumns):
         return np.ones(len(self._find(columns)[0]), dtype=bool)
 
 
+class Coordinates(_OfColumns):
+    """Two columns of numbers are the coordinates of places that the fitted table has.
+
+    For example, latitude and longitude of points on land. The places are boxes around at least 20
+    neighbouring rows of the fitted table (or ``min_frequency``, if that is more), with a margin.
+    Sampled points outside of all boxes are drawn again. Rows with a missing coordinate meet the
+    constraint, and so do rows with given coordinates (``sample_from``, ``impute``). `check` returns
+    True for all rows of a table, because it has only its own places.
+
+    Parameters
+    ----------
+    *columns : names, or positions in an array
+        The two columns, also as one list.
+
+    Raises
+    ------
+    ValueError
+        If there are not exactly two columns.
+
+    Examples
+    --------
+    >>> Coordinates("lat", "lon")
+    Coordinates('lat', 'lon')
+    """
+
+    def __init__(self, *columns: Any) -> None:
+        super().__init__(*columns)
+        if len(self.columns) != 2:
+            raise ValueError(f"{self!r} must have two columns, such as latitude and longitude")
+
+    def check_coders(self, coders: Mapping[Any, Coder]) -> None:
+        """See `Constraint`; a constant column has no places, and is allowed."""
+        super().check_coders(coders)
+        for name, coder in coders.items():
+            is_varying = coder.is_continuous or coder.size > 1
+            if is_varying and not (coder.is_continuous and is_number(coder.examples)):
+                raise ValueError(
+                    f"{self!r} needs columns of numbers, but {name!r} holds "
+                    f"{coder.examples.dtype}; convert it, or leave the constraint out"
+                )
+
+    def holds(self, columns: Columns, decimals: int | None = None) -> np.ndarray:
+        """See `Constraint`."""
+        return np.ones(len(self._find(columns)[0]), dtype=bool)
+
+
 class Unique(_OfColumns):
     """No two rows have the same combination of values in these columns.
 
@@ -972,7 +1018,11 @@ def refuse_broken(
 # ---- Constraints in files ------------------------------------------------------------------------
 
 CONSTRAINTS: dict[str, type[Constraint]] = {
-    cls.__name__: cls for cls in (Inequality, Sum, Formula, FixedCombinations, Unique, OneOf, Null)
+    cls.__name__: cls
+    for cls in (
+        *(Inequality, Sum, Formula, FixedCombinations, Coordinates),
+        *(Unique, OneOf, Null),
+    )
 }
 
 

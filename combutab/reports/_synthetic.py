@@ -325,14 +325,7 @@ def evaluate_table(
     if is_each and (task != "auto" or scoring is not None):
         raise ValueError("target='all' has columns of both tasks; leave task and scoring out")
     target = None if is_each else target
-    _check_target(all_columns, target, task)
-    if (
-        task == "auto"
-        and target not in (None, *categorical)
-        and all_columns["real"][target].count()
-    ):
-        column = Table(real_train).columns_by_name()[target]
-        infer_task(column, name=f"the target {target!r}")  # of text that is no label, an error
+    _check_target(all_columns, real_train, target, task, categorical)
     min_rows = least_rows(min_frequency, len(all_columns["real"]))
     aligned = without_columns(all_columns, left_out)
     if is_each:
@@ -699,7 +692,13 @@ def _align(
     return AlignedTables(by_role, aligned.kinds, aligned.n_known)
 
 
-def _check_target(aligned: AlignedTables, target: Hashable | None, task: str) -> None:
+def _check_target(
+    aligned: AlignedTables,
+    real: Any,
+    target: Hashable | None,
+    task: str,
+    categorical: Collection[Hashable],
+) -> None:
     if task not in ("auto", "classification", "regression"):
         raise ValueError(f"task must be 'auto', 'classification' or 'regression', got {task!r}")
     if target is not None and target not in aligned.kinds:
@@ -710,6 +709,9 @@ def _check_target(aligned: AlignedTables, target: Hashable | None, task: str) ->
             f"the target {target!r} holds dates; set task='classification' if each is a class, or "
             "make it numbers"
         )
+    if task == "auto" and target not in (None, *categorical) and aligned["real"][target].count():
+        column = Table(real).columns_by_name()[target]
+        infer_task(column, name=f"the target {target!r}")  # of text that is no label, an error
 
 
 def _unjudged(aligned: AlignedTables, target: Hashable | None) -> Finding | None:

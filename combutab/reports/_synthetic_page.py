@@ -62,7 +62,7 @@ def synthetic_page(evaluation: SyntheticEvaluation) -> str:
             found=evaluation,
             findings=evaluation.findings,
             efficacy=_efficacy(evaluation),
-            targets=_targets(evaluation),
+            targets=_target_rows(evaluation),
             columns=columns[:_FIRST],
             more_columns=columns[_FIRST:],
             column_table=_column_table(evaluation),
@@ -126,7 +126,7 @@ def _efficacy(evaluation: SyntheticEvaluation) -> dict[str, Any] | None:
     }
 
 
-def _targets(evaluation: SyntheticEvaluation) -> list[dict[Hashable, Any]]:
+def _target_rows(evaluation: SyntheticEvaluation) -> list[dict[Hashable, Any]]:
     """The scores for each column as the target, with titles of metrics and levels in words."""
     rows = [] if evaluation.targets is None else evaluation.targets.to_dict("records")
     for row in rows:

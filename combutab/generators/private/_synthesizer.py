@@ -37,7 +37,7 @@ from combutab.generators._learned_columns import LearnedColumns, order_relations
 from combutab.generators._rules import Rules
 from combutab.generators._sampling import Sampling
 from combutab.generators._training import make_spans
-from combutab.generators.constraints import Constraint, FixedCombinations
+from combutab.generators.constraints import Constraint, Coordinates, FixedCombinations
 from combutab.generators.private._domain import (
     SURE,
     Coder,
@@ -169,8 +169,8 @@ class PrivateSynthesizer(
         1.
     constraints : sequence of Constraint, optional
         Constraints that all rows meet, as for `TabFlow`. They must be public knowledge, because
-        ``fit`` does not check them on the table. `FixedCombinations` is not possible, because it is
-        learned from rows.
+        ``fit`` does not check them on the table. `FixedCombinations` and `Coordinates` are not
+        possible, because they are learned from rows.
     n_bins : int, default=32
         Maximum number of bins per numeric column. There are fewer if the noise requires it.
     n_components : int, default=1000
@@ -330,7 +330,7 @@ class PrivateSynthesizer(
         resolve_device("cpu" if self.device == "auto" else self.device)
         check_constraints(self.constraints)
         for constraint in self.constraints or ():
-            if isinstance(constraint, FixedCombinations):
+            if isinstance(constraint, FixedCombinations | Coordinates):
                 raise ValueError(
                     f"{constraint!r} would be learned from rows without noise; leave it out"
                 )
