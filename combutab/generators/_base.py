@@ -38,13 +38,13 @@ from combutab._model_files import (
 from combutab.core.device import (
     PRECISIONS,
     Precision,
-    available_memory,
     guard_forks,
     max_threads,
     resolve_device,
 )
 from combutab.core.files import check_parameters, choice, kind, whole
 from combutab.core.html import FittedHTML
+from combutab.core.memory import available_memory
 from combutab.core.parameters import (
     COUNT,
     INFINITE,

@@ -14,7 +14,7 @@ import scipy.sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from combutab.core.device import available_memory
+from combutab.core.memory import available_memory
 from combutab.core.text import no_column
 from combutab.preprocessing._columns import (
     ColumnKind,

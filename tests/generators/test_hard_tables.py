@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from combutab import CTGAN, TVAE, TabFlow
-from combutab.core.device import available_memory
+from combutab.core.memory import available_memory
 from combutab.preprocessing import ModeEncoder
 from tests.generators.small import EVERY, make
 
