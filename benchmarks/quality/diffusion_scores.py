@@ -9,6 +9,8 @@ TabPC: D. Scassola et al., "A sobering look at tabular data generation via proba
 arXiv 2603.23016; https://github.com/april-tools/tabpc, `src/metrics/` (C2ST, shape, trend).
 TabDiff: M. Shi et al., arXiv 2410.20626, `eval/mle/mle.py` (MLE) and `eval/eval_quality.py`
 (alpha-precision and beta-recall, by synthcity's "naive" variant of A. Alaa et al., ICML 2022).
+Dependency gap: "Measuring the Dependency Gap: Diagnosing Inter-Column Fidelity in Tabular
+Generative Models", https://github.com/enai4bio/tabular-dependency-gap, `proper_metrics.py`.
 """
 
 from __future__ import annotations
@@ -22,9 +24,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from sklearn.metrics import roc_auc_score, root_mean_squared_error
-from sklearn.model_selection import ParameterGrid
+from sklearn.model_selection import ParameterGrid, StratifiedKFold, cross_val_predict
 from sklearn.neighbors import NearestNeighbors
-from sklearn.preprocessing import MinMaxScaler, OneHotEncoder
+from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, OrdinalEncoder
 
 from benchmarks.quality.diffusion_tables import Data
 
@@ -112,6 +114,45 @@ def shape_trend(real: pd.DataFrame, made: pd.DataFrame, seed: int) -> dict[str, 
         report.generate(*tables, {"tables": {"table": {"columns": columns}}}, verbose=False)
     scores = report.get_properties().set_index("Property")["Score"]
     return {"shape": scores["Column Shapes"], "trend": scores["Column Pair Trends"]}
+
+
+# ---- dependency gap: ROC AUC of XGBoost against the test rows ------------------------------------
+
+GAP_SEED = 42  # of the subsample, the folds and the trees, for all models
+
+
+def dependency_gap(data: Data, made: pd.DataFrame, seed: int) -> dict[str, float]:
+    """ROC AUC of XGBoost between synthetic and test rows: 0.5 where they cannot be distinguished.
+
+    The same is computed for training rows, the best that is possible, and for training rows whose
+    columns were shuffled independently, so that nothing but the columns is right.
+    """
+    rng = np.random.default_rng(seed)
+    train = data.train.iloc[rng.permutation(len(data.train))]  # others are drawn for each seed
+    shuffled = train.apply(lambda column: column.take(rng.permutation(len(column))).array)
+    tables = {"gap_auc": made, "gap_auc_real": train, "gap_auc_shuffled": shuffled}
+    return {name: real_or_made_auc(data.test, rows) for name, rows in tables.items()}
+
+
+def real_or_made_auc(real: pd.DataFrame, made: pd.DataFrame) -> float:
+    """Out-of-fold ROC AUC between equal numbers of rows, or 1 minus it if it is below 0.5."""
+    from xgboost import XGBClassifier
+
+    rng, n_rows = np.random.default_rng(GAP_SEED), min(len(real), len(made))
+    tables = [
+        rows.iloc[rng.choice(len(rows), n_rows, replace=False)] if len(rows) > n_rows else rows
+        for rows in (real, made)
+    ]
+    X, y = pd.concat(tables, ignore_index=True), np.repeat([1, 0], n_rows)
+    texts = list(real.select_dtypes("category"))
+    X[texts] = OrdinalEncoder().fit_transform(X[texts].astype(str))
+    options = {"n_estimators": 300, "max_depth": 6, "learning_rate": 0.1, "subsample": 0.9}
+    options |= {"colsample_bytree": 0.9, "tree_method": "hist", "random_state": GAP_SEED}
+    folds = StratifiedKFold(5, shuffle=True, random_state=GAP_SEED)
+    model = XGBClassifier(**options, n_jobs=1)
+    shares = cross_val_predict(model, X.astype(float), y, cv=folds, method="predict_proba")[:, 1]
+    area = float(roc_auc_score(y, shares))
+    return max(area, 1 - area)
 
 
 # ---- alpha-precision and beta-recall: synthcity's naive variant ----------------------------------

@@ -157,20 +157,17 @@ def synth(options: SynthOptions) -> None:
         if options.report is None or run.interrupted:
             return
         names = file_names({"real": options.data, "synthetic": options.out})
-        with refusals(UserError, prefix=f"{options.out} is written, but not the report: "):
-            evaluation = evaluate_tables(
-                real_train=train,
-                real_test=test,
-                synthetic=synthetic,
-                target=target,
-                categorical=discrete_columns,
-                generator=generator,
-                min_frequency=generator.min_frequency,
-                made={"Seed of the rows": str(options.seed)},
-                names=names | {"test": f"{names['real']}, held out"},
-                random_state=options.seed,
-            )
-        write_and_print(options, evaluation, options.report)
+        _write_report(
+            options,
+            names,
+            real_train=train,
+            real_test=test,
+            synthetic=synthetic,
+            target=target,
+            categorical=discrete_columns,
+            generator=generator,
+            min_frequency=generator.min_frequency,
+        )
 
 
 def _check_synth_options(options: SynthOptions) -> None:
@@ -198,6 +195,18 @@ def _check_report_options(options: SynthOptions) -> None:
 
 
 # ---- The report, and the rows that are held out for it -------------------------------------------
+
+
+def _write_report(options: SynthOptions, names: dict[str, str], **arguments: Any) -> None:
+    """Evaluate the synthetic rows, and write the report."""
+    with refusals(UserError, prefix=f"{options.out} is written, but not the report: "):
+        evaluation = evaluate_tables(
+            **arguments,
+            made={"Seed of the rows": str(options.seed)},
+            names=names | {"test": f"{names['real']}, held out"},
+            random_state=options.seed,
+        )
+    write_and_print(options, evaluation, options.report)
 
 
 def _hold_out(
@@ -299,15 +308,12 @@ def _synthesize_database(options: SynthOptions) -> None:
     write_database(synthetic, forms, files, options)
     if options.report is None:
         return
-    names = {"real": "DATA", "synthetic": options.out.name, "test": "DATA, held out"}
-    with refusals(UserError, prefix=f"{options.out} is written, but not the report: "):
-        evaluation = evaluate_tables(
-            real_train=train,
-            real_test=test,
-            synthetic=synthetic,
-            generator=model,
-            made={"Seed of the rows": str(options.seed)},
-            names=names,
-            random_state=options.seed,
-        )
-    write_and_print(options, evaluation, options.report)
+    _write_report(
+        options,
+        {"real": "DATA", "synthetic": options.out.name},
+        real_train=train,
+        real_test=test,
+        synthetic=synthetic,
+        generator=model,
+        min_frequency=generator.min_frequency,
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal
@@ -135,7 +135,7 @@ class Requirement:
         return f"{self}: it is not known, because {missing[needs]}"
 
 
-def parse_requirement(text: str, scores: Mapping[str, Score] = SCORES) -> Requirement:
+def parse_requirement(text: str, scores: Collection[str] = SCORES) -> Requirement:
     """Read a requirement on one of these scores, such as ``membership_tpr@1%<=0.03``.
 
     Raises ValueError if it is not of this form, or its name is not known.
@@ -176,10 +176,8 @@ def unmet_requirements(
     return [failure for failure in failures if failure]
 
 
-def check_requirements(
-    scores: Mapping[str, float], texts: Iterable[str], names: Mapping[str, Score] = SCORES
-) -> None:
+def check_requirements(scores: Mapping[str, float], texts: Iterable[str]) -> None:
     """Raise RequirementError if the scores do not meet the requirements."""
-    requirements = [parse_requirement(text, names) for text in texts]
+    requirements = [parse_requirement(text, scores) for text in texts]
     if failures := unmet_requirements(scores, requirements):
         raise RequirementError(failures)

@@ -317,6 +317,10 @@ class BaseGenerator(
             n_jobs=max_threads(),
         )
 
+    def _fit_encoder(self, encoder: ModeEncoder, X: Any) -> ModeEncoder:
+        """Learn the columns of a table."""
+        return X.fit(encoder) if isinstance(X, ParquetSource) else encoder.fit(X)
+
     def _check(self) -> None:
         """Check what scikit-learn's validation cannot see, before any work on the data."""
         self._find_device()
@@ -501,7 +505,7 @@ class BaseGenerator(
         X, forms = self._read_forms(as_numpy(X), discrete_columns)
         learned, X = self._plan_columns(X, discrete_columns)
         encoder = self._make_encoder(discrete_columns, fold_in(seed, Stream.ENCODER) >> 32)
-        encoder = X.fit(encoder) if isinstance(X, ParquetSource) else encoder.fit(X)
+        encoder = self._fit_encoder(encoder, X)
         rules = Rules(self.constraints or (), encoder, learned, forms)
         for message in encoder.describe_suppressed():
             warnings.warn(message, stacklevel=5)

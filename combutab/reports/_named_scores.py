@@ -1,15 +1,15 @@
-"""The scores of an evaluation by name, for requirements on them."""
+"""The scores of an evaluation by name, and requirements on them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import pandas as pd
 
 from combutab.core.metrics import METRICS
-from combutab.core.requirements import DATABASE_SCORES, SCORES
+from combutab.core.requirements import DATABASE_SCORES, SCORES, check_requirements
 from combutab.reports._attacks import ATTRIBUTES, MEMBERSHIP, SINGLING_OUT
 from combutab.reports._findings import C2ST, HELD_OUT, SYNTHETIC, best_learner, retained_of_targets
 from combutab.reports._yardsticks import column_losses, pair_losses
@@ -118,3 +118,54 @@ def person_scores(persons: Sequence[Any]) -> dict[str, float]:
     names = [name for name in DATABASE_SCORES if name in _COMPUTE and name != "columns"]
     values = {name: [_COMPUTE[name](person) for person in persons] for name in names}
     return {name: float(pd.Series(values[name], dtype=float).max()) for name in names}
+
+
+class ScoredEvaluation:
+    """An evaluation whose scores have names."""
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """The scores that `require` may name; NaN if a score is not known."""
+        raise NotImplementedError
+
+    def require(self, *requirements: str) -> Self:
+        """Raise an error if the scores do not meet requirements.
+
+        Parameters
+        ----------
+        *requirements : str
+            Names of `scores` with a bound, such as "detection>=0.8" or "membership_tpr@1%<=0.03",
+            and for several tables "orphans<=0".
+
+        Returns
+        -------
+        SyntheticEvaluation or TablesEvaluation
+            This evaluation, if all requirements are met.
+
+        Raises
+        ------
+        RequirementError
+            If a requirement is not met, or its score is not known. ``failures`` has a sentence for
+            each.
+        ValueError
+            If a name is not known (the message lists the known ones), or a requirement has another
+            form.
+
+        Examples
+        --------
+        >>> import numpy as np, pandas as pd
+        >>> from combutab.reports import evaluate_synthetic
+        >>> rng = np.random.default_rng(0)
+        >>> people = pd.DataFrame(rng.normal(size=(900, 2)), columns=["age", "height"])
+        >>> evaluation = evaluate_synthetic(
+        ...     real_train=people[:300], real_test=people[300:600], synthetic=people[:300]
+        ... )
+        >>> evaluation.require("columns>=0.9")
+        SyntheticEvaluation(utility='unknown', fidelity='good', privacy='poor', n_synthetic=300)
+        >>> evaluation.require("columns>=0.9", "membership_tpr@1%<=0.03")
+        Traceback (most recent call last):
+        ...
+        combutab.core.requirements.RequirementError: membership_tpr@1%<=0.03: it is 1
+        """
+        check_requirements(self.scores, requirements)
+        return self

@@ -18,7 +18,6 @@ from sklearn.utils.validation import check_is_fitted
 from combutab._version import __version__
 from combutab.core.html import ChartRow, interval_chart, result_html
 from combutab.core.metrics import METRICS, Metric, choose_metric
-from combutab.core.requirements import check_requirements
 from combutab.core.scores import check_defined, guess_targets
 from combutab.core.text import describe_generator
 from combutab.evaluation import (
@@ -60,7 +59,7 @@ from combutab.reports._identifiers import (
     identifies_rows,
     replaced_columns,
 )
-from combutab.reports._named_scores import scores_of
+from combutab.reports._named_scores import ScoredEvaluation, scores_of
 from combutab.reports._page import say, versions
 from combutab.reports._yardsticks import association_values, measure_yardsticks
 
@@ -82,7 +81,7 @@ Task = Literal["classification", "regression"]
 
 
 @dataclass(frozen=True, eq=False)
-class SyntheticEvaluation:
+class SyntheticEvaluation(ScoredEvaluation):
     """Result of `evaluate_synthetic`: utility, fidelity and privacy, with a summary.
 
     Attributes
@@ -179,46 +178,6 @@ class SyntheticEvaluation:
     def scores(self) -> dict[str, float]:
         """The scores that `require` may name; NaN if a score is not known."""
         return scores_of(self)
-
-    def require(self, *requirements: str) -> SyntheticEvaluation:
-        """Raise an error if the scores do not meet requirements.
-
-        Parameters
-        ----------
-        *requirements : str
-            Names of `scores` with a bound, such as "detection>=0.8" or "membership_tpr@1%<=0.03".
-
-        Returns
-        -------
-        SyntheticEvaluation
-            This evaluation, if all requirements are met.
-
-        Raises
-        ------
-        RequirementError
-            If a requirement is not met, or its score is not known. ``failures`` has a sentence for
-            each.
-        ValueError
-            If a name is not known (the message lists the known ones), or a requirement has another
-            form.
-
-        Examples
-        --------
-        >>> from combutab.reports import evaluate_synthetic
-        >>> rng = np.random.default_rng(0)
-        >>> people = pd.DataFrame(rng.normal(size=(900, 2)), columns=["age", "height"])
-        >>> evaluation = evaluate_synthetic(
-        ...     real_train=people[:300], real_test=people[300:600], synthetic=people[:300]
-        ... )
-        >>> evaluation.require("columns>=0.9")
-        SyntheticEvaluation(utility='unknown', fidelity='good', privacy='poor', n_synthetic=300)
-        >>> evaluation.require("columns>=0.9", "membership_tpr@1%<=0.03")
-        Traceback (most recent call last):
-        ...
-        combutab.core.requirements.RequirementError: membership_tpr@1%<=0.03: it is 1
-        """
-        check_requirements(self.scores, requirements)
-        return self
 
     def to_json(self) -> str:
         """Return scores, findings and attacks as JSON, without rows; scores not known are null."""

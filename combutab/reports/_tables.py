@@ -13,7 +13,7 @@ import pandas as pd
 
 from combutab._version import __version__
 from combutab.core.html import ChartRow, interval_chart, result_html
-from combutab.core.requirements import DATABASE_SCORES, check_requirements
+from combutab.core.requirements import DATABASE_SCORES
 from combutab.evaluation import (
     AlignedDatabases,
     AlignedTables,
@@ -32,7 +32,7 @@ from combutab.reports._findings import (
     judge_test,
     percent,
 )
-from combutab.reports._named_scores import mean_match, person_scores
+from combutab.reports._named_scores import ScoredEvaluation, mean_match, person_scores
 from combutab.reports._page import say, versions
 from combutab.reports._synthetic import (
     Clock,
@@ -107,7 +107,7 @@ class PersonPrivacy:
 
 
 @dataclass(frozen=True, eq=False)
-class TablesEvaluation:
+class TablesEvaluation(ScoredEvaluation):
     """Result of `evaluate_synthetic` for databases, with a summary.
 
     Attributes
@@ -158,29 +158,6 @@ class TablesEvaluation:
     def scores(self) -> dict[str, float]:
         """The scores that `require` may name; NaN if a score is not known."""
         return database_scores(self)
-
-    def require(self, *requirements: str) -> TablesEvaluation:
-        """Raise an error if the scores do not meet requirements, as `SyntheticEvaluation.require`.
-
-        Parameters
-        ----------
-        *requirements : str
-            Names of `scores` with a bound, such as "orphans<=0" or "detection_siblings>=0.7".
-
-        Returns
-        -------
-        TablesEvaluation
-            This evaluation, if all requirements are met.
-
-        Raises
-        ------
-        RequirementError
-            If a requirement is not met, or its score is not known.
-        ValueError
-            If a name is not known, or a requirement has another form.
-        """
-        check_requirements(self.scores, requirements, DATABASE_SCORES)
-        return self
 
     def formatted(self) -> pd.DataFrame:
         """The figures by table and key, with those of real tables for comparison.

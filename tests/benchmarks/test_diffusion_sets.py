@@ -1,6 +1,7 @@
 """The benchmark of the diffusion literature: its tables and splits, its scores, its page."""
 
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -78,6 +79,45 @@ def test_detection_score_by_hand():
     assert scores.has_xgboost() == ("xgb_c2st" in found)
     if scores.has_xgboost():
         assert found["xgb_c2st"] == pytest.approx(0.5, abs=0.01)
+
+
+def test_dependency_gap_lies_between_real_and_shuffled_rows():
+    pytest.importorskip("xgboost")
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=1500)
+    kinds = pd.Categorical(np.where(x > 0, "up", "down"))
+    rows = pd.DataFrame({"x": x, "y": x + rng.normal(0, 0.1, 1500), "kind": kinds})
+    data = tables.Data(rows[:1000], rows[1000:], "kind", True)
+    found = scores.dependency_gap(data, rows[500:1000], 0)
+    assert found["gap_auc"] == pytest.approx(0.5, abs=0.08)
+    assert found["gap_auc_real"] == pytest.approx(0.5, abs=0.08)
+    assert found["gap_auc_shuffled"] > 0.9
+    assert found == scores.dependency_gap(data, rows[500:1000], 0)
+    # a real row is 1 with probability 3/4, a made one with 1/4
+    real = pd.DataFrame({"x": [1.0, 1.0, 1.0, 0.0] * 300, "kind": pd.Categorical(["a"] * 1200)})
+    made = real.assign(x=1.0 - real["x"])
+    assert scores.real_or_made_auc(real, made) == pytest.approx(0.75, abs=0.02)
+    assert scores.real_or_made_auc(real[:400], made) == pytest.approx(0.75, abs=0.05)
+
+
+def test_page_shows_dependency_gaps_with_published_ones(tmp_path):
+    folder = tmp_path / "results"
+    folder.mkdir()
+    stored = Path(sets.__file__).parent / "results" / f"{sets.ROWS.name}.csv.gz"
+    rows = pd.read_csv(stored)
+    gaps = {"gap_auc": 0.55, "gap_auc_real": 0.51, "gap_auc_shuffled": 0.98}
+    rows.assign(**gaps).to_csv(folder / stored.name, index=False)
+    sets.STUDY.main(["--report", "--out", str(folder), "--data-home", str(tmp_path)])
+    page = (folder / f"{sets.STUDY.name}.md").read_text("utf-8")
+    section = page.split("## Dependency gap by table")[1].split("\n## ")[0]
+    lines = [line.split("|") for line in section.splitlines() if line.startswith("|")]
+    cells = {line[1].strip(): [cell.strip() for cell in line[2:-1]] for line in lines}
+    column = cells["model"].index("default")
+    assert cells["TabbyFlow, published"][column] == "0.613"
+    assert cells["TabDiff, published"][column] == "0.596"
+    assert cells["combutab TabFlow"][column] == "0.550"
+    assert cells["training rows, columns shuffled"][column] == "0.980"
+    assert "TabbyFlow" not in page.replace(section, "")
 
 
 def test_precision_and_recall_are_those_of_their_definition(monkeypatch):

@@ -90,6 +90,18 @@ def test_lookup_tables_are_copied(folder):
     assert Path("made/wards.csv").read_text() == Path("real/wards.csv").read_text()
 
 
+def test_report_shows_no_values_rarer_than_min_frequency(folder):
+    visits = pd.read_csv("real/visits.csv", dtype=str).dropna(ignore_index=True)
+    visits.loc[visits.index % 12 == 1, "ward"] = "annexe"
+    assert 8 < (visits["ward"] == "annexe").sum() < 30
+    visits.to_csv("real/visits.csv", index=False)
+    command = ["synth", "real", "--out", "made", "--report", "report.html", *KEY, *QUICK]
+    for min_frequency, is_shown in (("5", True), ("30", False)):
+        assert main([*command, "--min-frequency", min_frequency]) == 0
+        page = Path("report.html").read_text("utf-8")
+        assert ("annexe" in page) == is_shown
+
+
 def test_report_compares_with_held_out_families(folder, capsys):
     command = ["synth", "real", "--out", "made", "--report", "report.html", "--holdout", "0.4"]
     assert main([*command, *KEY, *QUICK]) == 0

@@ -12,7 +12,7 @@ import pandas as pd
 from combutab.core.rng import Stream, fold_in
 from combutab.generators._cells import number_kind
 from combutab.generators._tabflow import TabFlow
-from combutab.generators.tables._conditional import ConditionalTabFlow
+from combutab.generators.tables._conditional import ChildTabFlow, ConditionalTabFlow
 from combutab.generators.tables._families import (
     CELL,
     MOST_COLUMNS,
@@ -48,26 +48,40 @@ def fit_rows(
     names: Sequence[str],
     identifiers: Sequence[str],
     seed: int,
+    sources: Mapping[str, pd.Series],
 ) -> TabFlow:
-    """Fit a generator to rows that have no parents; ``names`` are columns of the table itself."""
-    generator = TabFlow(**template.get_params(deep=False))
-    fake = fakes_of(template, names)
-    generator.set_params(identifiers=list(identifiers), fake=fake, random_state=seed >> 32)
-    return generator.fit(drop_rare(table, names, template.min_frequency))
+    """Fit a generator to rows that have no parents; ``names`` are columns of the table itself.
+
+    ``sources`` has the columns that those of parents by further keys are learned from.
+    """
+    params = template.get_params(deep=False) | {"random_state": seed >> 32}
+    params |= {"identifiers": list(identifiers), "fake": fakes_of(template, names)}
+    table = drop_rare(table, names, template.min_frequency, sources)
+    if not sources:
+        return TabFlow(**params).fit(table)
+    return ChildTabFlow(**params).fit_children(table, sources)
 
 
-def drop_rare(table: pd.DataFrame, needed: Sequence[str], min_frequency: float) -> pd.DataFrame:
-    """Drop columns, other than ``needed``, that are missing or have only rare categories."""
-    n = rows_needed(min_frequency, len(table))
-    dropped = [
-        name
-        for name, column in table.items()
-        if name not in needed
-        and (
-            not column.notna().any()
-            or (number_kind(column.dtype) is None and column.value_counts().max() < n)
-        )
-    ]
+def drop_rare(
+    table: pd.DataFrame,
+    needed: Sequence[str],
+    min_frequency: float,
+    sources: Mapping[str, pd.Series],
+) -> pd.DataFrame:
+    """Drop columns, other than ``needed``, that are missing or have only rare values.
+
+    Columns in ``sources`` are judged by these.
+    """
+    dropped = []
+    for name, column in table.items():
+        source = sources.get(str(name), column)
+        n = rows_needed(min_frequency, len(source))
+        if number_kind(column.dtype) is None:
+            is_rare = source.value_counts().max() < n
+        else:
+            is_rare = str(name) in sources and source.notna().sum() < n
+        if name not in needed and (is_rare or not column.notna().any()):
+            dropped.append(name)
     return table.drop(columns=dropped)
 
 
@@ -95,11 +109,13 @@ class ChildRows:
         parents: pd.DataFrame,
         identifiers: Sequence[str],
         seed: int,
+        sources: Mapping[str, pd.Series],
     ) -> tuple[ChildRows, pd.DataFrame]:
         """Fit to the rows of a child table; returns the summaries of families, too.
 
         ``family`` is the position of each row's parent. The context of later rows has only columns
-        that are the table's own, and hold no identifiers.
+        that are the table's own, and hold no identifiers. ``sources`` has the columns that those of
+        parents by further keys are learned from.
         """
         order = plan.order
         min_frequency = template.min_frequency
@@ -110,7 +126,7 @@ class ChildRows:
         table, family = table.iloc[by_family].reset_index(drop=True), family[by_family]
         sorted_values = None if order is None else order_values[by_family]
         learned = [name for name in plan.cells if name not in identifiers]
-        columns = FamilyColumns.of_table(table[learned], order)
+        columns = FamilyColumns.of_table(table[learned], order, min_frequency)
         summary = columns.summarize(table, family, len(parents), sorted_values)
         excluded = find_identifier_columns(parents, template)
         parent_columns = [
@@ -119,7 +135,9 @@ class ChildRows:
             if name not in excluded and parents[name].notna().any()
         ][:MOST_COLUMNS]
         families = Families(columns, summary, parents[parent_columns])
-        frame, context = training_rows(families, table, sorted_values)
+        frame, context, family_sources = training_rows(families, table, sorted_values)
+        sources = {CELL + name: source for name, source in sources.items()} | family_sources
+        sources |= {f"parent {name}": parents[name] for name in parent_columns}
         varying = table.drop(columns=list(identifiers)).nunique(dropna=False)
         params = template.get_params(deep=False) | {"random_state": seed >> 32}
         params["identifiers"] = [CELL + name for name in identifiers]
@@ -127,11 +145,12 @@ class ChildRows:
         generator: TabFlow | None = None
         if (varying > 1).any():
             targets = [name for name in map(str, frame) if name not in context]
-            frame = drop_rare(frame, targets, min_frequency)
+            frame = drop_rare(frame, targets, min_frequency, sources)
             context = [name for name in context if name in frame]
-            generator = ConditionalTabFlow(**params, context_columns=context).fit(frame)
+            generator = ConditionalTabFlow(**params, context_columns=context)
+            generator.fit_children(frame, sources)
         elif table.shape[1]:
-            generator = TabFlow(**params).fit(table.add_prefix(CELL))
+            generator = ChildTabFlow(**params).fit_children(table.add_prefix(CELL), sources)
         plan = replace(
             plan,
             numbers=tuple(columns.numbers),

@@ -1,29 +1,78 @@
-"""A TabFlow whose rows are always drawn given some of their columns."""
+"""TabFlow for the rows of child tables: columns of parents, and rows drawn given a context."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 import torch
+from sklearn.base import clone
 
 from combutab.core.parameters import parameter
 from combutab.core.rng import Stream, fold_in
 from combutab.generators._base import TrainingTable
+from combutab.generators._cells import Coder
 from combutab.generators._tabflow import FlowTargets, FlowTraining, TabFlow
 from combutab.generators._training import GeneratorPlan, TableRows
 from combutab.generators.completion import ShortfallError
 from combutab.generators.conditions import RANGES, all_met, read_conditions, write_points
 from combutab.generators.sampling import FREE, DirectSampler
 from combutab.nn import RowSpans
-from combutab.preprocessing import IncompleteTable, ModeEncoder
+from combutab.preprocessing import (
+    ColumnForm,
+    IncompleteTable,
+    ModeEncoder,
+    Table,
+    TableSchema,
+    rows_needed,
+)
 
 
 @dataclass(eq=False, repr=False)
-class ConditionalTabFlow(TabFlow):
+class ChildTabFlow(TabFlow):
+    """A TabFlow of rows with columns of their parents, whose values are repeated in siblings.
+
+    Values that are rare among the parents are not rare among their children. Categories, bounds and
+    bins of these columns are therefore learned from columns in which each parent counts once.
+    """
+
+    def fit_children(self, table: pd.DataFrame, sources: Mapping[str, pd.Series]) -> Self:
+        """Fit to a table whose forms of dates have been read.
+
+        ``sources`` has the columns, by name, that columns of parents or families are learned from.
+        """
+        self._sources = sources
+        try:
+            return self.fit(table)
+        finally:
+            del self._sources  # which has rows of the parents
+
+    def _read_forms(self, X: Any, discrete_columns: Any) -> tuple[Any, tuple[ColumnForm, ...]]:
+        return X, ()
+
+    def _fit_encoder(self, encoder: ModeEncoder, X: pd.DataFrame) -> ModeEncoder:
+        table = X.drop(columns=[*self._sources], errors="ignore")
+        coders: dict[str, Coder] = {}
+        if table.shape[1]:
+            encoder.fit(table)
+            coders = dict(zip(encoder.schema_.keys, encoder.columns_, strict=True))
+        for name in [name for name in map(str, X) if name in self._sources]:
+            source = self._sources[name].to_frame(name)
+            n = rows_needed(self.min_frequency, len(source))
+            column_encoder = clone(encoder).set_params(identifiers=None, fake=None, min_frequency=n)
+            (coders[name],) = column_encoder.fit(source).columns_
+        params = encoder.get_params()
+        encoder = ModeEncoder.of_columns(
+            TableSchema.of(Table(X)), [coders[name] for name in map(str, X)]
+        )
+        return encoder.set_params(**params)
+
+
+@dataclass(eq=False, repr=False)
+class ConditionalTabFlow(ChildTabFlow):
     """A TabFlow that learns some columns given the others, which it does not learn.
 
     Parameters

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from combutab.generators._cells import number_kind
-from combutab.preprocessing import NumberColumn, to_ticks
+from combutab.preprocessing import NumberColumn, rows_needed, to_ticks
 
 CELL = "cell "  # prefix of the columns of the child table itself
 N_RECENT = 3  # different values of a category that a row's context has
@@ -84,8 +84,14 @@ class FamilyColumns:
     order: str | None = None
 
     @classmethod
-    def of_table(cls, table: pd.DataFrame, order: str | None = None) -> FamilyColumns:
-        """Choose the first columns of a child table that a context can have."""
+    def of_table(
+        cls, table: pd.DataFrame, order: str | None, min_frequency: float
+    ) -> FamilyColumns:
+        """Choose the first columns of a child table that a context can have.
+
+        A rare category counts as missing in the context, which has it in the rows of all siblings.
+        """
+        n = rows_needed(min_frequency, len(table))
         numbers: list[str] = []
         categories: dict[str, list[Any]] = {}
         for name, column in table.items():
@@ -95,7 +101,9 @@ class FamilyColumns:
             if number_kind(column.dtype) is not None:
                 numbers.append(str(name))
             elif column.nunique() <= _MOST_VALUES:
-                categories[str(name)] = list(dict.fromkeys(as_objects(column)))
+                values = as_objects(column)
+                counts = values.map(values.value_counts(dropna=False))
+                categories[str(name)] = list(dict.fromkeys(values[counts >= n]))
         return cls(numbers, categories, order)
 
     def encode(self, name: str, column: pd.Series) -> np.ndarray:
@@ -308,18 +316,22 @@ class Families:
         self.position += 1
 
 
+_REPEATED = ("size", "mean ", "previous place", "span left")  # in several rows of a family
+
+
 def training_rows(
     families: Families, table: pd.DataFrame, order: np.ndarray | None
-) -> tuple[pd.DataFrame, list[str]]:
+) -> tuple[pd.DataFrame, list[str], dict[str, pd.Series]]:
     """The rows of a child table with their context, and the names of the columns of the context.
 
-    The table's rows are sorted by family, and within a family by ``order``, (n,).
+    The table's rows are sorted by family, and within a family by ``order``, (n,). For columns of
+    the context that repeat a number of a family, a column is returned that has each once.
     """
     columns, sizes = families.columns, families.sizes
     numbers = {name: to_floats(table[name]) for name in columns.numbers}
     codes = {name: columns.encode(name, table[name]) for name in columns.categories}
     starts = np.cumsum(sizes) - sizes
-    parts, positions = [], []
+    parts, positions, owners = [], [], []
     while len(rows := families.open()):
         at = starts[rows] + families.position
         context = families.context(rows)
@@ -330,7 +342,14 @@ def training_rows(
             targets[f"recency {name}"] = families.recency(name, rows, code).astype(str)
         parts.append(context.assign(**targets))
         positions.append(at)
+        owners.append(rows)
         families.add(rows, {name: x[at] for name, x in numbers.items()}, row_codes, steps)
     frame = pd.concat(parts, ignore_index=True)
     cells = table.iloc[np.concatenate(positions)].reset_index(drop=True)
-    return pd.concat([frame, cells.add_prefix(CELL)], axis=1), [*map(str, context)]
+    sources = {}
+    for name in map(str, context):
+        if name.startswith(_REPEATED):
+            numbers_of_families = pd.DataFrame({"family": np.concatenate(owners), "x": frame[name]})
+            sources[name] = numbers_of_families.drop_duplicates()["x"]
+    frame = pd.concat([frame, cells.add_prefix(CELL)], axis=1)
+    return frame, [*map(str, context)], sources

@@ -57,7 +57,7 @@ class NewKeys:
             ) from None
         (identifiers,) = encoder.columns_
         assert isinstance(identifiers, IdentifierColumn)
-        return cls(identifiers, column.dtype, unit)
+        return cls(identifiers, column.dtype if unit else identifiers.dtype, unit)
 
     def make(self, n: int) -> pd.Series:
         """Make n keys that differ from those of the fitted column."""

@@ -84,7 +84,11 @@ class TablePlan:
             columns=[*map(str, table)],
             cells=[column for column in map(str, table) if column not in excluded],
             forms=list(find_forms(table, excluded)),
-            dtypes={column: table[column].dtype for column in map(str, table) if column in foreign},
+            dtypes={
+                column: _without_categories(table[column].dtype)
+                for column in map(str, table)
+                if column in foreign
+            },
             new_keys=new_keys,
             context=context,
             matched=[key for key in foreign_keys if key is not context],
@@ -116,6 +120,12 @@ class TablePlan:
         forms = TableForms(self.columns, self.forms)
         read = forms.read_shares if kind == "shares" else forms.read_condition
         return {name: read(name, value) for name, value in requests.items()}
+
+
+def _without_categories(dtype: Any) -> Any:
+    """A dtype that has none of the values of a column."""
+    is_category = isinstance(dtype, pd.CategoricalDtype)
+    return pd.CategoricalDtype(dtype.categories[:0]) if is_category else dtype
 
 
 _TEXTS = several(text())

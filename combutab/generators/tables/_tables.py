@@ -39,8 +39,13 @@ from combutab.core.files import (
 from combutab.core.rng import Stream, fold_in, seed_from
 from combutab.core.state import pack, unpack
 from combutab.generators._tabflow import TabFlow
-from combutab.generators.tables._children import ChildRows, find_identifier_columns, fit_rows
-from combutab.generators.tables._conditional import ConditionalTabFlow
+from combutab.generators.tables._children import (
+    ChildRows,
+    drop_rare,
+    find_identifier_columns,
+    fit_rows,
+)
+from combutab.generators.tables._conditional import ChildTabFlow, ConditionalTabFlow
 from combutab.generators.tables._families import CELL, find_order
 from combutab.generators.tables._keys import match_parents
 from combutab.generators.tables._plan import TablePlan, check_lookup, check_order
@@ -91,20 +96,25 @@ def _few_orphans(key: ForeignKey, n: int) -> str:
 
 
 def _matched_columns(
-    key: ForeignKey, parents: pd.DataFrame, family: np.ndarray | None = None
-) -> pd.DataFrame:
+    key: ForeignKey, parents: pd.DataFrame, family: np.ndarray
+) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The columns of parents by which those of a further key are chosen.
 
-    With ``family``, the position of each child's parent, they are those of the children's parents.
+    ``family`` is the position of each child's parent. Returns the columns for each child, and for
+    each parent, with a row of missing values if a child has no parent.
     """
     columns = parents[[name for name in parents if parents[name].notna().any()][:_MOST_MATCHED]]
-    columns = columns.add_prefix(f"{'+'.join(key.columns)}: ")
-    if family is None:
-        return columns
+    columns = columns.add_prefix(_matched_prefix(key))
     rows = columns.reindex(family).reset_index(drop=True)
     if (family < 0).any():
         rows[f"{'+'.join(key.columns)} is missing"] = family < 0
-    return rows
+        columns = columns.reindex([*range(len(parents)), -1])
+    return rows, columns
+
+
+def _matched_prefix(key: ForeignKey) -> str:
+    """The prefix of a parent's columns in its children by a further key."""
+    return f"{'+'.join(key.columns)}: "
 
 
 # ---- TabFlowTables ------------------------------------------------------------------------------
@@ -249,27 +259,37 @@ class TabFlowTables(Loadable, BaseEstimator):
             if plan.rows is not None:
                 continue
             learned = [cells[name], extras[name]]
+            sources: dict[str, pd.Series] = {}
             for key in plan.matched:
-                family = key.find_parents(frames)
-                parents = cells[key.parent].drop(columns=list(fake), errors="ignore")
-                learned.append(_matched_columns(key, parents, family))
+                family, parents = key.find_parents(frames), cells[key.parent]
+                if key.parent in lookup:
+                    excluded = [column for column in map(str, parents) if column in fake]
+                else:
+                    excluded = find_identifier_columns(parents, template)
+                matched, source = _matched_columns(key, parents.drop(columns=excluded), family)
+                learned.append(matched)
+                if key.parent not in lookup:  # a model has all rows of a lookup table
+                    sources |= {str(column): source[column] for column in source}
                 counts = np.bincount(family[family >= 0], minlength=len(frames[key.parent]))
                 extras[key.parent] = extras[key.parent].assign(**{count_column(key): counts})
             rows = pd.concat(learned, axis=1)
+            rows = drop_rare(rows, plan.cells, template.min_frequency, sources)
             with _naming(name, plan.columns):
                 plan = replace(plan, order=order_by.get(name))
                 identifiers = find_identifier_columns(cells[name], template)
                 identifiers = [column for column in identifiers if column != plan.order]
                 if plan.context is None:
                     if rows.shape[1]:
-                        generator = fit_rows(template, rows, plan.cells, identifiers, seed)
+                        generator = fit_rows(template, rows, plan.cells, identifiers, seed, {})
                         self.generators_[name] = generator
                     continue
                 foreign_key = plan.context
                 parent, family = foreign_key.parent, foreign_key.find_parents(frames)
                 orphans = rows[family < 0].reset_index(drop=True)
                 if len(orphans) >= _FEWEST_ROWS and rows.shape[1]:
-                    generator = fit_rows(template, orphans, plan.cells, identifiers, seed + 1)
+                    generator = fit_rows(
+                        template, orphans, plan.cells, identifiers, seed + 1, sources
+                    )
                     self.generators_[_ORPHANS + name] = generator
                     plan = replace(plan, orphans=len(orphans) / len(rows))
                 elif len(orphans):
@@ -279,7 +299,7 @@ class TabFlowTables(Loadable, BaseEstimator):
                     candidates = [column for column in plan.cells if column not in identifiers]
                     plan = replace(plan, order=find_order(rows[candidates], family))
                 child_rows, summary = ChildRows.fit(
-                    template, plan, rows, family, cells[parent], identifiers, seed
+                    template, plan, rows, family, cells[parent], identifiers, seed, sources
                 )
             if child_rows.generator is not None:
                 self.generators_[name] = child_rows.generator
@@ -487,9 +507,8 @@ class TabFlowTables(Loadable, BaseEstimator):
             _refer(plan, plan.context, drawn, family, keys)
         for j, foreign_key in enumerate(plan.matched):
             parents = drawn[foreign_key.parent].cells
-            fake = self._template().fake or ()
-            names = [name for name in self._plans[foreign_key.parent].cells if name not in fake]
-            columns = _matched_columns(foreign_key, parents[names])
+            columns = parents.add_prefix(_matched_prefix(foreign_key))
+            columns = columns[[column for column in columns if column in cells]]
             counts = parents.get(count_column(foreign_key), pd.Series(1.0, parents.index))
             is_missing = cells.get(f"{'+'.join(foreign_key.columns)} is missing")
             chosen = match_parents(
@@ -560,7 +579,8 @@ class TabFlowTables(Loadable, BaseEstimator):
             model._seed, model._n_sampled = fitted["seed"], fitted["n_sampled"]
             model.generators_ = {}
             for i, (name, part) in enumerate(header["generators"].items()):
-                kinds = {kind.__name__: kind for kind in (TabFlow, ConditionalTabFlow)}
+                classes = (TabFlow, ChildTabFlow, ConditionalTabFlow)
+                kinds = {generator_class.__name__: generator_class for generator_class in classes}
                 generator_class = kinds.get(part["class"], TabFlow)
                 arrays = with_prefix(tensors, f"{i}.")
                 model.generators_[name] = restore(generator_class, path, part, arrays, device)
