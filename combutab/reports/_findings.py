@@ -277,24 +277,8 @@ def judge_privacy(
         area, area_error = distance_area(attacks)
         far = _Distances(share, area, ERRORS * share_error, ERRORS * area_error)
     results = [] if n_seen else attack_results(attacks)
-    signs = [] if far is None else far.signs
     differ = real is not None and real.differ
-    toward = {TRAINING: signs, HELD_OUT_ROWS: [1.0 - sign for sign in signs]}
-    poor, weak, close_to = [], [], []
-    for table in tables:
-        close = [] if differ else [sign for sign in toward[table.rows] if sign > 0.5]
-        is_close = max(close, default=0.0) >= CLEAR or (table.near is not None and table.near.many)
-        if is_close:
-            close_to.append(table)
-        if is_close or table.has_identifying_values or table.copies.signs:
-            poor.append(table)
-        elif (
-            close
-            or table.values
-            or table.copies.is_weak_sign
-            or (table.near is not None and table.near.beyond_chance)
-        ):
-            weak.append(table)
+    poor, weak, close_to = _suspected_tables(tables, far, differ)
 
     reach = 0.0
     if far is not None:  # of few rows a share is not certain, however far all are from real ones
@@ -306,13 +290,7 @@ def judge_privacy(
     if clear and not poor:
         level, why, headline = "poor", "attack", "An attack learns about training rows."
     elif poor:
-        if any(not sign.left_out for table in poor for sign in table.copies.signs):
-            why = "copies"
-        elif any(table.copies.signs for table in poor):
-            why = "partial"
-        else:
-            why = "close" if close_to else "values"
-        level = "poor"
+        level, why = "poor", _why_poor(poor, close_to)
         if [table.rows for table in poor] == [HELD_OUT_ROWS]:
             headline = "Held-out rows or values are copied."
     elif weak and (far is not None or any(table.values for table in weak)):
@@ -325,18 +303,17 @@ def judge_privacy(
         why = "unseen"
     elif reach > BLIND:
         why = "few"
-    elif differ and (signs or succeeding):
+    elif differ and (far.signs or succeeding):
         why = "differ"
     else:
         level, why = "good", "none"
         (headline,) = say("tested", attacks=[*attacks])
-    suspected = [table for table in poor + weak if table.near and table.near.beyond_chance]
     sentences = say(
         "privacy",
         why=why,
         suspects=poor or weak,
         tables=tables,
-        near=suspected,
+        near=[table for table in poor + weak if table.near and table.near.beyond_chance],
         far=far,
         n_made=n_made,
         n_seen=n_seen,
@@ -354,6 +331,39 @@ def judge_privacy(
         left_out=_listed(left_out),
     )
     return Finding("privacy", level, " ".join(sentences), tuple(notes), headline)
+
+
+def _suspected_tables(
+    tables: Sequence[Disclosed], far: _Distances | None, differ: bool
+) -> tuple[list[Disclosed], list[Disclosed], list[Disclosed]]:
+    """Tables with clear signs of copies, those with weak ones, and those that rows are close to."""
+    signs = [] if far is None or differ else far.signs
+    toward = {TRAINING: signs, HELD_OUT_ROWS: [1.0 - sign for sign in signs]}
+    poor, weak, close_to = [], [], []
+    for table in tables:
+        close = [sign for sign in toward[table.rows] if sign > 0.5]
+        near = table.near
+        is_close = max(close, default=0.0) >= CLEAR or (near is not None and near.many)
+        if is_close:
+            close_to.append(table)
+        if is_close or table.has_identifying_values or table.copies.signs:
+            poor.append(table)
+        elif (
+            close
+            or table.values
+            or table.copies.is_weak_sign
+            or (near is not None and near.beyond_chance)
+        ):
+            weak.append(table)
+    return poor, weak, close_to
+
+
+def _why_poor(poor: Sequence[Disclosed], close_to: Sequence[Disclosed]) -> str:
+    """What the clear signs of these tables are, as the templates name it."""
+    signs = [sign for table in poor for sign in table.copies.signs]
+    if signs:
+        return "partial" if all(sign.left_out for sign in signs) else "copies"
+    return "close" if close_to else "values"
 
 
 def _in_words(results: Sequence[AttackResult]) -> list[AttackResult]:
