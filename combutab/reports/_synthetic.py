@@ -295,22 +295,11 @@ def evaluate_table(
         all_columns = _align(tables, table_names, [*categorical, *left_out, target])
         aligned = without_columns(all_columns, left_out)
 
-    train, rows, test = aligned["real"], aligned["synthetic"], aligned.tables.get("test")
-    sources = {SYNTHETIC: rows} | ({} if test is None else {HELD_OUT: test})
-    categories = aligned.columns("category")
-    with clock("fidelity", "comparing columns and pairs of columns"):
-        fidelity_scores = fidelity(
-            real=train, synthetic=sources, categorical=categories, random_state=random_state
-        )
-        yardsticks = measure_yardsticks(
-            train, n_rows=len(rows), kinds=aligned.kinds, random_state=random_state
-        )
-    with clock("detection", "distinguishing synthetic rows from real rows"):
-        detection_scores = _run_detection(train, rows, test, options)
-    with clock("detection", "comparing single columns and pairs of columns"):
-        parts = _run_detection_parts(train, rows, test, {"categorical": categories, **options})
+    fidelity_results = _evaluate_fidelity(aligned, left_out, clock, options)
+    train, test = aligned["real"], aligned.tables.get("test")
     n_test = 0 if test is None else len(test)
-    real_told = two_sample(detection_scores, HELD_OUT, min(len(train), n_test))
+    real_told = two_sample(fidelity_results.detection, HELD_OUT, min(len(train), n_test))
+    categories = aligned.columns("category")
     with clock("privacy", "comparing synthetic rows with real rows"):
         privacy_scores, attacks, copies, privacy_finding = evaluate_privacy(
             all_columns, left_out, person, {"categorical": categories, **options}, real_told
@@ -327,23 +316,15 @@ def evaluate_table(
         guess=utility.guess,
         efficacy=utility.efficacy,
         targets=utility.targets,
-        fidelity=fidelity_scores,
-        detection=detection_scores,
-        detection_parts=parts,
+        fidelity=fidelity_results.fidelity,
+        detection=fidelity_results.detection,
+        detection_parts=fidelity_results.detection_parts,
         privacy=privacy_scores,
         attacks=attacks,
         copies=copies,
         findings=(
             utility.finding,
-            judge_fidelity(
-                fidelity_scores,
-                detection_scores,
-                yardsticks,
-                n_train=len(train),
-                n_made=len(rows),
-                n_test=n_test,
-                left_out=left_out,
-            ),
+            fidelity_results.finding,
             with_promise(privacy_finding, generator_settings.get("Differential privacy")),
         ),
         made=generator_settings,
@@ -784,6 +765,47 @@ def _seen(train: pd.DataFrame, test: pd.DataFrame) -> int:
     copies = find_copies(train, test)
     excess = copies.exact.rows - copies.exact.expected
     return copies.rows if copies.signs and excess >= _OVERLAP * len(test) else 0
+
+
+@dataclass(frozen=True)
+class _Fidelity:
+    """The finding on fidelity, and the scores that it is based on."""
+
+    finding: Finding
+    fidelity: pd.DataFrame
+    detection: pd.DataFrame
+    detection_parts: pd.DataFrame
+
+
+def _evaluate_fidelity(
+    aligned: AlignedTables,
+    left_out: list[Hashable],
+    clock: Clock,
+    options: Mapping[str, Any],
+) -> _Fidelity:
+    """Compare columns and pairs of columns, and run two-sample tests."""
+    train, rows, test = aligned["real"], aligned["synthetic"], aligned.tables.get("test")
+    sources = {SYNTHETIC: rows} | ({} if test is None else {HELD_OUT: test})
+    categories, seed = aligned.columns("category"), options["random_state"]
+    with clock("fidelity", "comparing columns and pairs of columns"):
+        scores = fidelity(real=train, synthetic=sources, categorical=categories, random_state=seed)
+        yardsticks = measure_yardsticks(
+            train, n_rows=len(rows), kinds=aligned.kinds, random_state=seed
+        )
+    with clock("detection", "distinguishing synthetic rows from real rows"):
+        detection_scores = _run_detection(train, rows, test, options)
+    with clock("detection", "comparing single columns and pairs of columns"):
+        parts = _run_detection_parts(train, rows, test, {"categorical": categories, **options})
+    finding = judge_fidelity(
+        scores,
+        detection_scores,
+        yardsticks,
+        n_train=len(train),
+        n_made=len(rows),
+        n_test=0 if test is None else len(test),
+        left_out=left_out,
+    )
+    return _Fidelity(finding, scores, detection_scores, parts)
 
 
 def _run_detection(
