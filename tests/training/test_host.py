@@ -60,17 +60,9 @@ CASES = {
 }  # fmt: skip
 
 
-def taped_epochs(
-    monkeypatch,
-    spec=SPEC,
-    alphas=(0.0,) * 3,
-    decay=0.0,
-    lengths=(256,) * 3,
-    is_weighted=False,
-    **settings,
-):
-    """The calls of each step of three epochs of three members, in order."""
-    calls = tape_calls(monkeypatch, loop.TrainingStep, "gather", "__call__")
+def train(spec=SPEC, alphas=(0.0,) * 3, decay=0.0, lengths=(256,) * 3, device="cpu", **settings):
+    """Three epochs of three members."""
+    is_weighted = settings.pop("is_weighted", False)
     config = {
         "loss": make_regression_loss("squared_error", ()),
         "optimizer": OptimizerConfig(),
@@ -91,20 +83,32 @@ def taped_epochs(
     is_class = isinstance(config["loss"], CrossEntropy)
     y = (x[:, 0] > 0).long() if is_class else x[:, :1] * x[:, 1:2]
     weight = torch.rand(256, generator=generator) if is_weighted else None
-    train_stack(spec.build(members), Rows(x, y, codes, weight), plans, TrainConfig(**config))
-    return [gather + step for gather, step in zip(*[iter(calls)] * 2, strict=True)]
+    rows = Rows(x, y, codes, weight).each(lambda tensor: tensor.to(device))
+    train_stack(spec.build(members, device=device), rows, plans, TrainConfig(**config))
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_steps_differ_in_their_tensors_only(case, monkeypatch):
     """Neither rates, decays, masks nor padding change what a step asks of the device."""
-    calls = taped_epochs(monkeypatch, **CASES[case])
+    calls = tape_calls(monkeypatch, loop.TrainingStep, "gather", "__call__")
+    train(**CASES[case])
+    steps = [gather + step for gather, step in zip(*[iter(calls)] * 2, strict=True)]
     lengths, n_steps = CASES[case].get("lengths", (256,)), 4
-    assert len(calls) == 3 * n_steps
+    assert len(steps) == 3 * n_steps
     alike = {}
-    for i, step_calls in enumerate(calls[n_steps:]):  # in the first epoch memory is allocated
+    for i, step in enumerate(steps[n_steps:]):  # in the first epoch memory is allocated
         start = i % n_steps * BATCH
         members = tuple(n > start for n in lengths)
         is_full = min(lengths) >= start + BATCH
-        assert step_calls == alike.setdefault((members, is_full), step_calls)
+        assert step == alike.setdefault((members, is_full), step)
     assert len(alike) < n_steps
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_steps_run_on_a_device_without_numbers(case, monkeypatch):
+    """Only the end of an epoch reads any: the passes of a GPU need none."""
+    monkeypatch.setattr(torch, "_fused_adam_", lambda *arguments, **options: None)  # has no such
+    calls = tape_calls(monkeypatch, loop.TrainingStep, "gather", "__call__")
+    with pytest.raises(NotImplementedError, match="meta"):
+        train(**CASES[case], device="meta", shuffle=False)
+    assert len(calls) == 2 * 4
