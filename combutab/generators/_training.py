@@ -235,7 +235,7 @@ class Training(ABC, Generic[NetworkT]):
             for name, network in networks.items()
             if name in self.plans[0].rates
         }
-        self.rates: dict[str, list[StepRates]] = {}
+        self.step_rates: dict[str, list[StepRates]] = {}
         for name in self.optimizers:
             self.place_rates(name)
 
@@ -298,7 +298,7 @@ class Training(ABC, Generic[NetworkT]):
         rates = [plan.rates[name] for plan in self.plans]
         decays = [rate.decay if self.adam.solver == "adamw" else 0.0 for rate in rates]
         table = [[factor * rate.lr for rate in rates] for factor in factors]
-        self.rates[name] = self.optimizers[name].place_rates(table, decays)
+        self.step_rates[name] = self.optimizers[name].place_rates(table, decays)
 
     def update(self, name: str, step: int = 0) -> None:
         """Take one step of a network along its gradients, with the rates placed for this step.
@@ -313,7 +313,7 @@ class Training(ABC, Generic[NetworkT]):
             else:
                 column = torch.tensor(decays, dtype=values.dtype, device=values.device)
                 grads.addcmul_(values, column.unsqueeze(1))
-        self.optimizers[name].step(values, grads, range(len(values)), self.rates[name][step])
+        self.optimizers[name].step(values, grads, range(len(values)), self.step_rates[name][step])
 
 
 # ---- A stack of generators as the training loop drives it ---------------------------------------

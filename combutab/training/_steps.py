@@ -263,7 +263,10 @@ def row_table(rows: Sequence[Tensor], device: torch.device) -> Tensor:
 
 @dataclass(frozen=True)
 class StepInputs:
-    """The inputs that differ from step to step."""
+    """The inputs that differ from step to step.
+
+    Steps of equal shapes, members with rows, and groups of rates run the same operators.
+    """
 
     index: Tensor  # (M, b) int64, rows of the data
     keys: Tensor | None  # (M,) int64, of the dropout masks

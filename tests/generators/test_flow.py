@@ -388,7 +388,7 @@ def test_learning_rate_warms_up_and_decays(monkeypatch):
     factors = []
 
     def note(self, name, step, update=FlowTraining.update):
-        highest = float(max(self.rates[name][step].rates))
+        highest = float(max(self.step_rates[name][step].rates))
         factors.append(highest / self.plans[0].rates[name].lr)
         update(self, name, step)
 
