@@ -78,8 +78,8 @@ combutab.reports: ComparedTable Finding ModelReport PersonPrivacy RequirementErr
 combutab.training: BinaryCrossEntropy Callback ConditionSampler Conditions
     CrossEntropy EpochReport FitTasks GaussianNLL Learned Loss MaskedLoss MemberPlan MemberResult
     NetworksBar OptimizerConfig PER_STEP Pinball ProgressBar REGRESSION_LOSSES RowOptimizer
-    RowStream Rows SCHEDULES SOLVERS StackFile TimeLimit TrainConfig Trainable VerboseLines
-    best_factors is_per_step make_regression_loss schedule_factor train train_lbfgs
+    RowStream Rows SCHEDULES SOLVERS StackFile StepRates TimeLimit TrainConfig Trainable
+    VerboseLines best_factors is_per_step make_regression_loss schedule_factor train train_lbfgs
     train_stack uninterrupted unshared
 """
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from combutab._model_files import loadable
 from combutab.core.device import Precision, limit_threads, network_threads
 from combutab.core.parameters import COUNT, INFINITE, NOT_NEGATIVE, POSITIVE, SHARE, parameter
-from combutab.core.rng import Stream, fold_in, normals, random_permutations, uniforms
+from combutab.core.rng import Stream, fold_in, normals, random_permutations, starts, uniforms
 from combutab.generators._base import BaseGenerator
 from combutab.generators._imputing import present_codes
 from combutab.generators._training import (
@@ -433,31 +433,35 @@ class FlowTraining(Training[StackedCascade]):
         order = random_permutations(keys, [len(self.rows)] * len(keys), self.spans.device)
         device = self.spans.device
         totals = torch.zeros(2, len(self.plans), dtype=torch.float64, device=device)
-        for step in range(self.n_steps):
+        steps = range(number * self.n_steps, (number + 1) * self.n_steps)
+        self.place_rates("network", [_rate_factor(at + 1, self.n_steps) for at in steps])
+        weights = torch.tensor([_AVERAGED / (at + _AVERAGED) for at in steps], dtype=torch.float64)
+        weights = weights.to(self.network.flat.values)
+        mask_keys = np.array(self.keys(Stream.FLOW_MASKS, steps), dtype=np.uint64)
+        keys_by_step = self.by_step(starts(mask_keys, device))
+        for step, at in enumerate(steps):
             index = order[:, step * self.batch_size : (step + 1) * self.batch_size]
-            totals += torch.stack(self._step(number * self.n_steps + step, index))
+            drawn = FlowDraw(*self._drawn(at))
+            totals += torch.stack(self._step(index, drawn, keys_by_step[step]))
+            self.update("network", step)
+            self.sampled.flat.values.lerp_(self.network.flat.values, weights[step])
+            if self.sampled.flat_buffers.values.numel():
+                self.sampled.flat_buffers.values.copy_(self.network.flat_buffers.values)
         self.world.all_reduce(totals)
         codes, values = totals / self.n_steps
         return {"codes": codes, "values": values} if self.network.values else {"codes": codes}
 
-    def _step(self, at: int, index: Tensor) -> tuple[Tensor, Tensor]:
+    def _step(self, index: Tensor, drawn: FlowDraw, mask_keys: Tensor) -> tuple[Tensor, Tensor]:
+        """Set the gradients; returns the members' losses of codes and of values, (M,)."""
         n, rank_rows = index.shape[1], self.rank_rows(index.shape[1])
-        index = index[:, rank_rows]
+        index, drawn = index[:, rank_rows], FlowDraw(*(part[:, rank_rows] for part in drawn))
         rows = TableRows(self.rows.values[index], self.rows.codes[index].long())
         masks = None
         if self._masks.active:
-            keys = [fold_in(plan.member.seed, Stream.FLOW_MASKS, at) for plan in self.plans]
-            masks = self._masks.draw(keys, index.shape[1], rank_rows.start)
-        drawn = FlowDraw(*(part[:, rank_rows] for part in self._drawn(at)))
+            masks = self._masks.draw(mask_keys, index.shape[1], rank_rows.start)
         codes, values = self.steps.gradients(rows, drawn, masks, self.ended)
         share = self.add_up(index.shape[1], n, "network")
-        losses = codes * share, values * share
-        self.update("network", _rate_factor(at + 1, self.n_steps))
-        weight = _AVERAGED / (at + _AVERAGED)
-        self.sampled.flat.values.lerp_(self.network.flat.values, weight)
-        if self.sampled.flat_buffers.values.numel():
-            self.sampled.flat_buffers.values.copy_(self.network.flat_buffers.values)
-        return losses
+        return codes * share, values * share
 
     def _draw_steps(self, steps: range) -> list[Tensor]:  # (steps, M, batch, ...) each
         keys = [self.keys(purpose, steps) for purpose in _PURPOSES]

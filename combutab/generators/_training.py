@@ -20,7 +20,7 @@ from combutab.core.world import Ranks, broadcast, check_same, current, refuse_mi
 from combutab.generators.sampling import NetworkT, Sampler
 from combutab.nn import Member, RowSpans, StackedNetwork
 from combutab.preprocessing import ModeTable, RowLayout
-from combutab.training import OptimizerConfig, RowOptimizer, StackFile, Trainable
+from combutab.training import OptimizerConfig, RowOptimizer, StackFile, StepRates, Trainable
 
 # ---- Records: inputs and results of the training of generators ----------------------------------
 
@@ -235,6 +235,9 @@ class Training(ABC, Generic[NetworkT]):
             for name, network in networks.items()
             if name in self.plans[0].rates
         }
+        self.step_rates: dict[str, list[StepRates]] = {}
+        for name in self.optimizers:
+            self.place_rates(name)
 
     @property
     def statistics(self) -> Mapping[str, str]:
@@ -290,22 +293,27 @@ class Training(ABC, Generic[NetworkT]):
         """
         return energy_distance(held_out, make_sampler(), keys)
 
-    def update(self, name: str, factor: float = 1.0) -> None:
-        """Take one step of a network along its gradients, with ``factor`` times its rates.
+    def place_rates(self, name: str, factors: Sequence[float] = (1.0,)) -> None:
+        """Set the rates of a network's next steps: a factor of the plans' for each step."""
+        rates = [plan.rates[name] for plan in self.plans]
+        decays = [rate.decay if self.adam.solver == "adamw" else 0.0 for rate in rates]
+        table = [[factor * rate.lr for rate in rates] for factor in factors]
+        self.step_rates[name] = self.optimizers[name].place_rates(table, decays)
+
+    def update(self, name: str, step: int = 0) -> None:
+        """Take one step of a network along its gradients, with the rates placed for this step.
 
         Their decay is an L2 penalty, or AdamW's.
         """
-        rates = [plan.rates[name] for plan in self.plans]
         values, grads = self.networks[name].flat.values, self.networks[name].flat.grads
-        lrs, decays = [factor * rate.lr for rate in rates], [rate.decay for rate in rates]
         if self.adam.solver != "adamw":
+            decays = [plan.rates[name].decay for plan in self.plans]
             if len(set(decays)) == 1:
                 grads.add_(values, alpha=decays[0])
             else:
                 column = torch.tensor(decays, dtype=values.dtype, device=values.device)
                 grads.addcmul_(values, column.unsqueeze(1))
-            decays = [0.0] * len(rates)
-        self.optimizers[name].step(values, grads, range(len(rates)), lrs, decays)
+        self.optimizers[name].step(values, grads, range(len(values)), self.step_rates[name][step])
 
 
 # ---- A stack of generators as the training loop drives it ---------------------------------------

@@ -30,6 +30,7 @@ from combutab.training._optimizers import (
     SOLVERS,
     OptimizerConfig,
     RowOptimizer,
+    StepRates,
     is_per_step,
     schedule_factor,
 )
@@ -68,6 +69,7 @@ __all__ = [
     "RowStream",
     "Rows",
     "StackFile",
+    "StepRates",
     "TimeLimit",
     "TrainConfig",
     "Trainable",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -33,6 +35,19 @@ class OptimizerConfig:
     rate_last: bool = False
 
 
+@dataclass(frozen=True)
+class StepRates:
+    """Learning rates and weight decays of one step, in tensors: no number enters a kernel.
+
+    Adam has one rate, (), of each group of rows with equal rates and each factor in it. SGD has
+    negative rates of all rows, (M, 1), of each factor, and then their products with the momentum.
+    """
+
+    groups: Sequence[tuple[int, ...]]
+    rates: Sequence[Tensor]
+    decay_factors: Tensor | None  # (M, 1), of the weights: 1 - rate * decay; None without decay
+
+
 class RowOptimizer:
     """Adam, AdamW or SGD with momentum on the rows of a matrix, one row per member.
 
@@ -48,23 +63,62 @@ class RowOptimizer:
         n_decayed: int,
         factors: Sequence[tuple[slice, float]] = ((slice(None), 1.0),),
     ) -> None:
-        self.config, self.n_decayed, self.factors = config, n_decayed, tuple(factors)
+        self.config, self.n_decayed = config, n_decayed
+        self._columns: dict[float, list[slice]] = {}  # by the factor of their learning rate
+        for columns, factor in factors:
+            self._columns.setdefault(factor, []).append(columns)
         names = ("velocity",) if config.solver == "sgd" else ("mean", "square")
         self.state = {name: torch.zeros_like(values) for name in names}
         device = values.device if values.is_cuda else "cpu"
         self.steps = [torch.zeros((), dtype=torch.float32, device=device) for _ in values]
         # a step's views of these matrices, by group of rows
         self._seen: tuple[Tensor | None, Tensor | None] = (None, None)
-        self._rows: dict[tuple[int, ...], dict[float, list[list[Tensor]]]] = {}
+        self._rows: dict[tuple[int, ...], list[list[list[Tensor]]]] = {}
 
-    def step(
-        self,
-        values: Tensor,
-        grads: Tensor,
-        rows: Sequence[int],
-        rates: Sequence[float],
-        decays: Sequence[float],
-    ) -> None:
+    def place_rates(
+        self, rates: Sequence[Sequence[float]], decays: Sequence[float]
+    ) -> list[StepRates]:
+        """Copy the rates of several steps to the device at once, and return those of each step.
+
+        Parameters
+        ----------
+        rates : sequence of sequence of float, (n_steps, M)
+            Learning rate of each of the M rows in each step.
+        decays : sequence of float
+            Weight decay of each of the M rows.
+        """
+        rows_by_rates: dict[tuple[float, ...], list[int]] = {}
+        for r, row_rates in enumerate(zip(*rates, strict=True)):
+            rows_by_rates.setdefault(row_rates, []).append(r)
+        groups, factors = [tuple(rows) for rows in rows_by_rates.values()], [*self._columns]
+        like = next(iter(self.state.values()))
+        device, dtype, numbers = like.device, like.dtype, list[Any]()
+        if self.config.solver == "sgd":
+            numbers = [
+                [[by * -(factor * rate)] for rate in step_rates]
+                for step_rates, by, factor in product(rates, (1.0, self.config.momentum), factors)
+            ]
+        else:
+            numbers = [
+                factor * step_rates[rows[0]]
+                for step_rates, rows, factor in product(rates, groups, factors)
+            ]
+            if not like.is_cuda or dtype != torch.float32:
+                # On a GPU, the fused kernel reads rates in float32. Rates of parameters in float64
+                # need more digits: they stay on the CPU, where the kernel reads them in float64.
+                device, dtype = torch.device("cpu"), torch.float64
+        placed = torch.tensor(numbers, dtype=dtype, device=device).unbind()
+        n = len(placed) // len(rates)
+        decay_factors: Sequence[Tensor | None] = [None] * len(rates)
+        if any(decays):
+            table = [[[1 - r * d] for r, d in zip(row, decays, strict=True)] for row in rates]
+            decay_factors = like.new_tensor(table).unbind()
+        return [
+            StepRates(groups, placed[i * n : (i + 1) * n], step_factors)
+            for i, step_factors in enumerate(decay_factors)
+        ]
+
+    def step(self, values: Tensor, grads: Tensor, rows: Sequence[int], rates: StepRates) -> None:
         """Update the parameters of the given rows in place.
 
         Parameters
@@ -72,36 +126,38 @@ class RowOptimizer:
         values, grads : Tensor, (M, P)
             Parameters and their gradients.
         rows : sequence of int
-            Positions of the rows to update.
-        rates, decays : sequence of float
-            Learning rate and weight decay of each of the M rows.
+            Positions of the rows to update, increasing.
+        rates : StepRates
+            Of this step, by ``place_rates``.
         """
-        by_rate: dict[float, list[int]] = {}
-        for r in rows:
-            if decays[r]:
-                values[r, : self.n_decayed].mul_(1 - rates[r] * decays[r])
-            by_rate.setdefault(rates[r], []).append(r)
-        for rate, group in by_rate.items():
-            if self.config.solver == "sgd":
-                self._sgd(values, grads, group, rate)
-            else:
-                self._adam(values, grads, group, rate)
+        is_whole = len(rows) == len(values)
+        parts = [slice(None)] if is_whole else [slice(r, r + 1) for r in rows]
+        if rates.decay_factors is not None:
+            for part in parts:
+                values[part, : self.n_decayed].mul_(rates.decay_factors[part])
+        if self.config.solver == "sgd":
+            for part in parts:
+                self._sgd(values[part], grads[part], part, [rate[part] for rate in rates.rates])
+            return
+        n, present_rows = len(self._columns), set(rows)
+        for i, group in enumerate(rates.groups):
+            present = group if is_whole else tuple(r for r in group if r in present_rows)
+            if present:
+                self._adam(values, grads, present, rates.rates[i * n : (i + 1) * n])
 
-    def _adam(self, values: Tensor, grads: Tensor, group: Sequence[int], rate: float) -> None:
+    def _adam(
+        self, values: Tensor, grads: Tensor, group: tuple[int, ...], rates: Sequence[Tensor]
+    ) -> None:
         if values is not self._seen[0] or grads is not self._seen[1]:
             self._seen, self._rows = (values, grads), {}
-        key = tuple(group)
-        if key not in self._rows:
+        if group not in self._rows:
             matrices = (values, grads, self.state["mean"], self.state["square"])
-            by_factor: dict[float, list[slice]] = {}
-            for columns, factor in self.factors:
-                by_factor.setdefault(factor, []).append(columns)
-            self._rows[key] = {
-                factor: [[matrix[r, c] for r in group for c in parts] for matrix in matrices]
-                for factor, parts in by_factor.items()
-            }
+            self._rows[group] = [
+                [[matrix[r, c] for r in group for c in parts] for matrix in matrices]
+                for parts in self._columns.values()
+            ]
         torch._foreach_add_([self.steps[r] for r in group], 1)
-        for factor, (params, slopes, means, squares) in self._rows[key].items():
+        for (params, slopes, means, squares), rate in zip(self._rows[group], rates, strict=True):
             steps = [self.steps[r] for r in group for _ in range(len(params) // len(group))]
             # the call that torch.optim.Adam(fused=True) comes down to, without the way there
             torch._fused_adam_(
@@ -111,7 +167,7 @@ class RowOptimizer:
                 squares,
                 [],
                 steps,
-                lr=factor * rate,
+                lr=rate,
                 beta1=self.config.beta_1,
                 beta2=self.config.beta_2,
                 weight_decay=0.0,
@@ -120,18 +176,23 @@ class RowOptimizer:
                 maximize=False,
             )
 
-    def _sgd(self, values: Tensor, grads: Tensor, group: Sequence[int], rate: float) -> None:
-        momentum = self.config.momentum
-        for r in group:
-            for columns, factor in self.factors:
-                value, grad = values[r, columns], grads[r, columns]
-                velocity, member_rates = self.state["velocity"][r, columns], factor * rate
-                into, by = (1.0, -member_rates) if self.config.rate_last else (-member_rates, 1.0)
-                velocity.mul_(momentum).add_(grad, alpha=into)
-                if self.config.nesterov:
-                    value.add_(velocity, alpha=momentum * by).add_(grad, alpha=-member_rates)
+    def _sgd(
+        self, values: Tensor, grads: Tensor, rows: slice, negative_rates: Sequence[Tensor]
+    ) -> None:
+        momentum, n = self.config.momentum, len(self._columns)
+        for i, slices in enumerate(self._columns.values()):
+            by, by_momentum = negative_rates[i], negative_rates[n + i]
+            for columns in slices:
+                value, grad = values[:, columns], grads[:, columns]
+                velocity = self.state["velocity"][rows, columns].mul_(momentum)
+                if self.config.rate_last:
+                    velocity.add_(grad)
+                    value.addcmul_(velocity, by_momentum if self.config.nesterov else by)
                 else:
-                    value.add_(velocity, alpha=by)
+                    velocity.addcmul_(grad, by)
+                    value.add_(velocity, alpha=momentum if self.config.nesterov else 1)
+                if self.config.nesterov:
+                    value.addcmul_(grad, by)
 
     def select(self, keep: Sequence[int]) -> None:
         """Keep the state of these rows only (increasing positions)."""

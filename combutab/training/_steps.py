@@ -16,7 +16,13 @@ from combutab.core.rng import Stream, fold_in, random_permutations, starts
 from combutab.core.world import current
 from combutab.nn import TableNetwork
 from combutab.training._losses import Loss
-from combutab.training._optimizers import OptimizerConfig, RowOptimizer, Schedule, clip_gradients
+from combutab.training._optimizers import (
+    OptimizerConfig,
+    RowOptimizer,
+    Schedule,
+    StepRates,
+    clip_gradients,
+)
 
 # ---- Records: arguments and results of the training loop ----------------------------------------
 
@@ -179,7 +185,11 @@ class Batches:
         # whether every step has the same rows in the same order
         self.fixed = self.n_steps == 1 and not any(self.shuffled)
         self._full = Padding(tuple(range(len(self.lengths))))
-        self._paddings: dict[int, Padding] = {}
+        self._valid: Tensor | None = None  # (M, n_max) places that hold a row; None: all
+        if min(self.lengths) < max(self.lengths):
+            positions = torch.arange(self.table.shape[1], device=self.device)
+            lengths = torch.tensor(self.lengths, device=self.device)
+            self._valid = positions < lengths.unsqueeze(1)
         self._orders: tuple[int, Sequence[Tensor] | Tensor] = (0, ())  # first epoch, of each
         self._still = None
         if any(self.shuffled) and not all(self.shuffled):
@@ -220,15 +230,10 @@ class Batches:
     def padding(self, step: int) -> Padding:
         """Find the members that have rows in this step, and where."""
         start, stop = self.span(step)
-        if stop <= min(self.lengths):
+        if self._valid is None or stop <= min(self.lengths):
             return self._full
-        if step not in self._paddings:
-            counts = [max(0, min(stop, n) - start) for n in self.lengths]
-            positions = torch.arange(stop - start, device=self.device)
-            valid = positions < torch.tensor(counts, device=self.device).unsqueeze(1)
-            rows = tuple(m for m, count in enumerate(counts) if count)
-            self._paddings[step] = Padding(rows, valid)
-        return self._paddings[step]
+        rows = tuple(m for m, n in enumerate(self.lengths) if n > start)
+        return Padding(rows, self._valid[:, start:stop])
 
     def select(self, keep: Sequence[int]) -> None:
         """Keep these members (increasing)."""
@@ -258,11 +263,14 @@ def row_table(rows: Sequence[Tensor], device: torch.device) -> Tensor:
 
 @dataclass(frozen=True)
 class StepInputs:
-    """The inputs that differ from step to step."""
+    """The inputs that differ from step to step.
+
+    Steps of equal shapes, members with rows, and groups of rates run the same operators.
+    """
 
     index: Tensor  # (M, b) int64, rows of the data
     keys: Tensor | None  # (M,) int64, of the dropout masks
-    rates: Sequence[float]  # a member's each
+    rates: StepRates
     padding: Padding
 
 
@@ -340,8 +348,8 @@ class TrainingStep:
     """Gather, forward, backward, penalty, clipping, optimiser: called with a step's inputs.
 
     ``sums`` collects, over an epoch's steps, each member's loss, rows and metric, the first and
-    the last by the weight of the rows. Where ranks share the fit, each takes its share of a step's
-    rows, and they add up their gradients.
+    the last by the weight of the rows, and then the penalty. Where ranks share the fit, each takes
+    its share of a step's rows, and they add up their gradients.
     """
 
     def __init__(
@@ -376,8 +384,8 @@ class TrainingStep:
             for alpha, n in zip(self._alphas, n_rows, strict=True)
         ]
         self._half_alphas = torch.tensor(halves, dtype=torch.float64, device=self.device)
-        self.sums = torch.zeros(3, len(plans), dtype=torch.float64, device=self.device)
-        self._loss, self._total_weight, self._metric = self.sums
+        self.sums = torch.zeros(4, len(plans), dtype=torch.float64, device=self.device)
+        self._loss, self._total_weight, self._metric, self._penalty = self.sums
 
     def set_regularization(self, factor: float) -> None:
         """Multiply dropout and weight decay by a factor from 0 to 1, until the next call."""
@@ -427,7 +435,7 @@ class TrainingStep:
         self._add_l2(batch.total_weight)
         if config.max_grad_norm is not None:
             clip_gradients(self.grads, config.max_grad_norm)
-        self.optimizer.step(self.values, self.grads, inputs.padding.rows, inputs.rates, self.decays)
+        self.optimizer.step(self.values, self.grads, inputs.padding.rows, inputs.rates)
         total_weight = batch.total_weight
         self._total_weight.add_(total_weight)
         for total, mean in ((self._loss, objective.mean), (self._metric, objective.metric)):
@@ -454,9 +462,9 @@ class TrainingStep:
             return
         grads.addcmul_(values, self._alpha_column / total_weight)
 
-    def penalty(self) -> Tensor | float:
-        """alpha / 2 |W|^2 / (weight of a batch), at the weights after the epoch."""
-        if not any(self._alphas):
-            return 0.0
-        norms = torch.linalg.vector_norm(self._decayed[0], dim=1).double()
-        return norms.square_().mul_(self._half_alphas).div_(self._total_weight)
+    def sum_penalty(self) -> None:
+        """Set the sum of alpha / 2 |W|^2 / (weight of a batch), at the weights after the epoch."""
+        if any(self._alphas):
+            norms = torch.linalg.vector_norm(self._decayed[0], dim=1).double()
+            norms.square_().mul_(self._half_alphas)
+            torch.div(norms, self._total_weight, out=self._penalty)

@@ -556,6 +556,7 @@ class StackTraining(Trainable[MemberResult]):
         schedule, begun = self.config.regularization_schedule, number / self.config.max_epochs
         self.step.set_regularization(schedule_factor(schedule, begun))
         table = self._rate_table(number)
+        rates = self.optimizer.place_rates(table, self.step.decays)
         for batches in self._windows(number):
             order = batches.order(number)
             keys = batches.mask_keys(number) if self.step.masks.active else None
@@ -564,7 +565,7 @@ class StackTraining(Trainable[MemberResult]):
                 inputs = StepInputs(
                     order[:, start:stop],
                     None if keys is None else keys[step],
-                    table[min(batches.before + step, len(table) - 1)],
+                    rates[min(batches.before + step, len(rates) - 1)],
                     batches.padding(step),
                 )
                 batch = self._cached
@@ -579,12 +580,12 @@ class StackTraining(Trainable[MemberResult]):
             self.world.all_reduce(sums)
             self.step.sums[::2] = sums
             self.world.broadcast(self.net.flat.values)  # processors may round differently
-        loss, total_weight, metric = self.step.sums
+        self.step.sum_penalty()
+        self.world.broadcast(self.step.sums)
+        loss, total_weight, metric, penalty = self.step.sums.cpu()  # the epoch's one sync
         if self.config.track_metric:
             self.metric = metric / total_weight
-        means = loss / total_weight + self.step.penalty()
-        self.world.broadcast(means)
-        losses = means.cpu().numpy()  # the epoch's one sync
+        losses = (loss / total_weight + penalty).numpy()
         scores = None if self.scorer is None else self.scorer.scores(self.net).cpu().numpy()
         return {"loss": losses}, scores
 

@@ -85,12 +85,13 @@ def step_of(name, normalization="none", dropout=RATE):
     masks = net.mask_maker()
     optimizer = RowOptimizer(OptimizerConfig(), net.flat.values, net.n_decayed)
     x = torch.randn(1, ROWS, WIDTH, generator=torch.Generator().manual_seed(0))
-    keys, rates, decays, objective = [1], [1e-3], [0.0], Squares()
+    keys, objective = [1], Squares()
+    (rates,) = optimizer.place_rates([[1e-3]], [0.0])
 
     def step():
         drawn = masks.draw(keys, ROWS) if dropout else None
         net.gradients(x, objective, masks=drawn)
-        optimizer.step(net.flat.values, net.flat.grads, [0], rates, decays)
+        optimizer.step(net.flat.values, net.flat.grads, [0], rates)
 
     return step
 

@@ -177,8 +177,9 @@ def test_scores_against_scikit_learn():
 def run_rows(config, grads, rates, decays, n_decayed):
     values = torch.ones(2, 4, dtype=torch.float64)
     optimizer = RowOptimizer(config, values, n_decayed)
+    (step_rates,) = optimizer.place_rates([rates], decays)
     for grad in grads:
-        optimizer.step(values, grad, [0, 1], rates, decays)
+        optimizer.step(values, grad, [0, 1], step_rates)
     return values
 
 
@@ -214,9 +215,11 @@ def test_scheduled_sgd_equals_torch(nesterov):
     config = OptimizerConfig("sgd", nesterov=nesterov, rate_last=True)
     optimizer = RowOptimizer(config, values, 3)
     reference = torch.optim.SGD([parameter], momentum=0.9, nesterov=nesterov)
-    for step, rate in enumerate((0.0, 0.1, 0.3, 0.05)):
+    schedule = (0.0, 0.1, 0.3, 0.05)
+    placed = optimizer.place_rates([[9.0, rate] for rate in schedule], [0.0, 0.0])
+    for step, rate in enumerate(schedule):
         grads = torch.full_like(values, step + 1.0)
-        optimizer.step(values, grads, [1], [9.0, rate], [0.0, 0.0])
+        optimizer.step(values, grads, [1], placed[step])
         reference.param_groups[0]["lr"], parameter.grad = rate, grads[1]
         reference.step()
     torch.testing.assert_close(values[1], parameter.detach(), rtol=1e-6, atol=0)
@@ -232,7 +235,8 @@ def test_decay_spares_the_biases():
 def test_rows_outside_a_step_keep_their_state():
     values = torch.ones(2, 3)
     optimizer = RowOptimizer(OptimizerConfig(), values, 3)
-    optimizer.step(values, torch.ones(2, 3), [1], [0.1, 0.1], [0.0, 0.0])
+    (rates,) = optimizer.place_rates([[0.1, 0.1]], [0.0, 0.0])
+    optimizer.step(values, torch.ones(2, 3), [1], rates)
     assert values[0].tolist() == [1.0] * 3
     assert values[1, 0] < 1
     assert optimizer.member(0)["steps"] == 0

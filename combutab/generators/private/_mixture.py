@@ -164,8 +164,9 @@ class MixtureFit:
         decay: bool,
     ) -> float:
         loss = torch.zeros(())
-        for step in range(n_steps):
-            rate = self.learning_rate * (1 - step / n_steps if decay else 1)
+        factors = [1 - step / n_steps if decay else 1 for step in range(n_steps)]
+        table = [[self.learning_rate * factor] for factor in factors]
+        for rates in self.optimizer.place_rates(table, [0.0]):
             probabilities = self.probabilities()
             view_probabilities = self._of_views(probabilities)
             loss = (weight * (probabilities.mean(0) - self._one).square()).sum()
@@ -177,7 +178,7 @@ class MixtureFit:
                 )
                 loss = loss + (weights * (predicted - targets).square()).sum()
             (slope,) = torch.autograd.grad(loss / (smallest * n_cells), self.logits)
-            self.optimizer.step(self.logits.detach()[None], slope[None], [0], [rate], [0.0])
+            self.optimizer.step(self.logits.detach()[None], slope[None], [0], rates)
         return float(loss.detach()) / (smallest * n_cells)
 
     def _blocks(
