@@ -359,7 +359,7 @@ def _suspected_tables(
 
 
 def _why_poor(poor: Sequence[Disclosed], close_to: Sequence[Disclosed]) -> str:
-    """What the clear signs of these tables are, as the templates name it."""
+    """Return the reason for "poor", as the templates name it."""
     signs = [sign for table in poor for sign in table.copies.signs]
     if signs:
         return "partial" if all(sign.left_out for sign in signs) else "copies"
