@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
@@ -120,13 +121,13 @@ def person_scores(persons: Sequence[Any]) -> dict[str, float]:
     return {name: float(pd.Series(values[name], dtype=float).max()) for name in names}
 
 
-class ScoredEvaluation:
+class ScoredEvaluation(ABC):
     """An evaluation whose scores have names."""
 
     @property
+    @abstractmethod
     def scores(self) -> dict[str, float]:
         """The scores that `require` may name; NaN if a score is not known."""
-        raise NotImplementedError
 
     def require(self, *requirements: str) -> Self:
         """Raise an error if the scores do not meet requirements.
