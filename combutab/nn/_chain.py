@@ -186,11 +186,12 @@ def own_vectors(module: StackedModules, at: GradientOf) -> VectorSource | None:
 # torch's own products (MKL's, on most builds) serve but where oneDNN's are known to be quicker: on
 # AMD's processors from Zen 5 (family 26) on, whose AVX-512 is of full width and which MKL takes for
 # a processor without. There, on two cores, 500 x 256 times 256 x 256 in float32 takes torch.mm 350
-# us and oneDNN 165 us; on two cores of a Zen 4 (family 25) 353 and 323 us, and the gradient of the
-# weights 368 and 462 us, which the copies of what oneDNN allocates turn into a loss. Which library
-# serves follows from the processor and from shapes alone, so that runs repeat and a member of a
-# stack has the numbers that it has alone. ``COMBUTAB_MATMUL=torch`` or ``=onednn`` decides for the
-# process.
+# us and oneDNN 165 us, and with torch's products a training step of `benchmarks.speed.step` takes
+# 1.44 times as long (1.64 on one core; mean of 32 activations, with and without dropout). On two
+# cores of a Zen 4 (family 25) the product takes 353 and 323 us, and the gradient of the weights 368
+# and 462 us, which the copies of what oneDNN allocates turn into a loss. Which library serves
+# follows from the processor and from shapes alone, so that runs repeat and a member of a stack has
+# the numbers that it has alone. ``COMBUTAB_MATMUL=torch`` or ``=onednn`` decides for the process.
 
 _ENOUGH = 2**21  # multiply-adds from which oneDNN wins
 _ENOUGH_TRANSPOSED = 2**23  # where the left factor is transposed, which oneDNN has to copy
