@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -31,6 +32,16 @@ from combutab.training import Conditions, ConditionSampler, OptimizerConfig
 # ---- CTGAN's training: M generators and their critics as one batched program ---------------------
 
 _ADAM = OptimizerConfig(beta_1=0.5, beta_2=0.9)
+
+
+class GANDraw(NamedTuple):
+    """The random numbers of one step; ``n_groups`` are the rows of a batch divided by ``pac``."""
+
+    requested: Conditions  # span and code that each row is to have, and a real row that has them
+    noise: Tensor  # (M, batch, embedding_dim)
+    uniform: Tensor  # (M, n_logits, batch), for the Gumbel noise
+    mix: Tensor  # (M, n_groups), the shares of real rows in the penalty's mixtures
+    masks: list[Tensor]  # (M, 3 * n_groups, width), the dropout masks of the critics' layers
 
 
 class GANTraining(Training[StackedGenerator]):
@@ -90,40 +101,39 @@ class GANTraining(Training[StackedGenerator]):
         for step in range(self.n_steps):
             at = (number * self.n_steps + step) * (self.n_critic + 1)
             for i in range(self.n_critic):
-                totals["discriminator"] += self._critic_step(at + i) / self.n_critic
+                loss = self._critic_step(self._draw_of_step(at + i))
+                totals["discriminator"] += loss / self.n_critic
                 self.update("critic")
-            totals["generator"] += self._generator_step(at + self.n_critic)
+            totals["generator"] += self._generator_step(self._draw_of_step(at + self.n_critic))
             self.update("generator")
         return {name: total / self.n_steps for name, total in totals.items()}
 
-    def _critic_step(self, at: int) -> Tensor:
+    def _critic_step(self, drawn: GANDraw) -> Tensor:
         """Set the critics' gradients; returns the members' losses, (M,)."""
-        requested, n = Conditions(*self._requested(at)), self.n_groups
-        mix, *masks = self._critic_draws(at)
+        requested, n = drawn.requested, self.n_groups
         condition = self.spans.condition(requested.span, requested.code)
         with torch.no_grad():
-            _, fake = self._fake(at, condition)
+            _, fake = self._fake(drawn, condition)
         real = self.spans.dense(self.rows.values[requested.row], self.rows.codes[requested.row])
         real, fake = torch.cat([real, condition], -1), torch.cat([fake, condition], -1)
         with self.context():
-            between = [mask[:, 2 * n :] for mask in masks]
-            penalty = gradient_penalty(self.critic, real, fake, mix, between)
+            between = [mask[:, 2 * n :] for mask in drawn.masks]
+            penalty = gradient_penalty(self.critic, real, fake, drawn.mix, between)
         groups = self.critic.group(torch.cat([real, fake], 1))
-        scores = wide(self.judge(groups, [mask[:, : 2 * n] for mask in masks]))
+        scores = wide(self.judge(groups, [mask[:, : 2 * n] for mask in drawn.masks]))
         on_real, on_fake = scores.squeeze(-1).split(n, dim=1)
         loss = on_fake.mean(1) - on_real.mean(1) + penalty
         self.critic.flat.backward(loss.sum())
         return loss.detach()
 
-    def _generator_step(self, at: int) -> Tensor:
+    def _generator_step(self, drawn: GANDraw) -> Tensor:
         """Set the generators' gradients; returns the members' losses, (M,)."""
-        requested = Conditions(*self._requested(at))
+        requested = drawn.requested
         condition = self.spans.condition(requested.span, requested.code)
-        raw, fake = self._fake(at, condition)
-        _, *masks = self._critic_draws(at)
+        raw, fake = self._fake(drawn, condition)
         groups = self.critic.group(torch.cat([fake, condition], -1))
         with frozen(self.critic):
-            scores = self.judge(groups, [mask[:, : self.n_groups] for mask in masks])
+            scores = self.judge(groups, [mask[:, : self.n_groups] for mask in drawn.masks])
             loss = -wide(scores).mean((1, 2))
         if self.spans.categories:
             # CTGAN section 4.3: the generator is to make the category that it was asked for
@@ -131,17 +141,19 @@ class GANTraining(Training[StackedGenerator]):
         self.generator.flat.backward(loss.sum())
         return loss.detach()
 
-    def _fake(self, at: int, condition: Tensor) -> tuple[Tensor, Tensor]:
+    def _fake(self, drawn: GANDraw, condition: Tensor) -> tuple[Tensor, Tensor]:
         """Raw outputs, and the rows that they are."""
-        (noise,), (uniform,) = self._noise(at), self._uniforms(at)  # the latter columns first
-        raw = self.generate(torch.cat([noise.to(self.spans.dtype), condition], -1))
-        return raw, self.spans.activate(raw, uniform=uniform.transpose(1, 2))
+        raw = self.generate(torch.cat([drawn.noise.to(self.spans.dtype), condition], -1))
+        return raw, self.spans.activate(raw, uniform=drawn.uniform.transpose(1, 2))
+
+    def _draw_of_step(self, at: int) -> GANDraw:
+        """Return what is drawn for one step."""
+        mix, *masks = self._critic_draws(at)
+        (noise,), (uniform,) = self._noise(at), self._uniforms(at)
+        return GANDraw(Conditions(*self._requested(at)), noise, uniform, mix, masks)
 
     def _draw_conditions(self, steps: range) -> list[Tensor]:
-        """The span and code that each row is to have, and a real row that has them.
-
-        Without discrete columns any row will do, and the others are 0.
-        """
+        """Conditions; without discrete columns any row meets them, and the others are 0."""
         keys, device = self.keys(Stream.GAN_CONDITIONS, steps), self.spans.device
         if self._conditions is None:
             draws = random_uniform(keys, self.batch_size, device)
@@ -157,15 +169,11 @@ class GANTraining(Training[StackedGenerator]):
         return [self.by_step(normals(keys, *shape, device=self.spans.device))]
 
     def _draw_uniforms(self, steps: range) -> list[Tensor]:
-        """Uniforms for the Gumbel noise, columns first: (steps, M, n_logits, batch)."""
         keys, shape = self.keys(Stream.GAN_GUMBEL, steps), (self.n_logits, self.batch_size)
         return [self.by_step(uniforms(keys, *shape, device=self.spans.device))]
 
     def _draw_for_critics(self, steps: range) -> list[Tensor]:
-        """The shares of real rows in the penalty's mixtures, and dropout masks of three uses.
-
-        A step of the generator takes the first third of the masks' 3 * n_groups rows.
-        """
+        """Shares of mixtures, and masks: a generator's step uses the first third of their rows."""
         keys = self.keys(Stream.GAN_MIX, steps)
         mix = uniforms(keys, self.n_groups, device=self.spans.device)
         masks = self._masks.draw(self.keys(Stream.GAN_MASKS, steps), 3 * self.n_groups)

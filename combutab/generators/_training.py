@@ -235,9 +235,15 @@ class Training(ABC, Generic[NetworkT]):
             for name, network in networks.items()
             if name in self.plans[0].rates
         }
+        # strengths of the L2 penalty: a number for all members, or (M, 1)
+        self.penalties: dict[str, float | Tensor] = {}
         self.step_rates: dict[str, list[StepRates]] = {}
         for name in self.optimizers:
             self.place_rates(name)
+            decays = [plan.rates[name].decay for plan in self.plans]
+            values = networks[name].flat.values
+            column = torch.tensor(decays, dtype=values.dtype, device=values.device).unsqueeze(1)
+            self.penalties[name] = decays[0] if len(set(decays)) == 1 else column
 
     @property
     def statistics(self) -> Mapping[str, str]:
@@ -307,12 +313,11 @@ class Training(ABC, Generic[NetworkT]):
         """
         values, grads = self.networks[name].flat.values, self.networks[name].flat.grads
         if self.adam.solver != "adamw":
-            decays = [plan.rates[name].decay for plan in self.plans]
-            if len(set(decays)) == 1:
-                grads.add_(values, alpha=decays[0])
+            penalty = self.penalties[name]
+            if isinstance(penalty, Tensor):
+                grads.addcmul_(values, penalty)
             else:
-                column = torch.tensor(decays, dtype=values.dtype, device=values.device)
-                grads.addcmul_(values, column.unsqueeze(1))
+                grads.add_(values, alpha=penalty)
         self.optimizers[name].step(values, grads, range(len(values)), self.step_rates[name][step])
 
 

@@ -74,14 +74,15 @@ class VAETraining(Training[StackedRowDecoder]):
         order = random_permutations(keys, [len(self.rows)] * len(keys), self.spans.device)
         total = torch.zeros(len(self.plans), dtype=torch.float64, device=self.spans.device)
         for step, index in enumerate(order.split(self.batch_size, dim=1)):
-            total += self._step(number * self.n_steps + step, index) * index.shape[1]
+            (noise,) = self._noise(number * self.n_steps + step)
+            total += self._step(index, noise) * index.shape[1]
         self.world.all_reduce(total)
         return {"loss": total / len(self.rows)}
 
-    def _step(self, at: int, index: Tensor) -> Tensor:
+    def _step(self, index: Tensor, noise: Tensor) -> Tensor:
         n, rank_rows = index.shape[1], self.rank_rows(index.shape[1])
-        noise, index = self._noise(at)[0][:, rank_rows], index[:, rank_rows]
-        loss = self._gradients(index, noise) if index.shape[1] else self._noise(at)[0].new_zeros(())
+        noise, index = noise[:, rank_rows], index[:, rank_rows]
+        loss = self._gradients(index, noise) if index.shape[1] else noise.new_zeros(())
         loss = loss * self.add_up(index.shape[1], n, "encoder", "decoder")
         self.update("encoder")
         self.update("decoder")

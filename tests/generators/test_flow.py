@@ -24,7 +24,6 @@ from combutab.generators._training import TableRows
 from combutab.generators.sampling import PointChoices, RowRequest
 from combutab.nn import Member, RowSpans, StackedCascade, StackedLinear, time_inputs
 from combutab.nn._cascade import SpanOutputs
-from tests.tapes import tape_calls
 
 RNG = np.random.default_rng(0)
 SPANS = RowSpans(2, [2, 3, 4], categories=[0], dtype=torch.float64)
@@ -71,16 +70,6 @@ def test_losses_worked_by_hand():
     assert drawn.is_known.any()
     expected = ((found - velocity).square() * counted).sum((1, 2)) / (20 * 2)
     assert_allclose(of_values.detach(), expected.detach())
-
-
-def test_steps_differ_in_their_tensors_only(monkeypatch):
-    calls = tape_calls(monkeypatch, FlowTraining, "_step", "update")
-    table = pd.DataFrame({"x": RNG.normal(size=96), "kind": RNG.choice(["a", "b"], 96)})
-    parameters = {"n_members": 2, "dropout": 0.1, "weight_decay": 0.1, "random_state": 0}
-    TabFlow((16,), epochs=2, batch_size=32, device="cpu", **parameters).fit(table)
-    steps = [step + update for step, update in zip(*[iter(calls)] * 2, strict=True)]
-    assert len(steps) == 6
-    assert all(step == steps[1] for step in steps[1:])  # memory is allocated in the first
 
 
 def test_what_is_drawn_for_a_step():

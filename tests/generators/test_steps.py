@@ -9,10 +9,11 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from combutab.core.device import Precision
-from combutab.generators import CTGAN, TVAE
+from combutab.generators import CTGAN, TVAE, TabFlow
 from combutab.generators._training import GeneratorPlan, TableRows, make_spans
 from combutab.nn import Member
 from combutab.preprocessing import ModeEncoder
+from tests.tapes import tape_calls
 
 RNG = np.random.default_rng(0)
 TABLES = {
@@ -39,13 +40,20 @@ CASES = pytest.mark.parametrize(
 )
 
 
-def make(model, table, activations):
+def make(model, table, activations, decays=()):
+    """A training with a member for each activation; ``decays`` replace those of the model."""
+    rates = [{"decay": decay} for decay in decays] or [{} for _ in activations]
     encoder = ModeEncoder(random_state=0).fit(table)
     cpu, precision = torch.device("cpu"), Precision(model.precision)
     spans = make_spans(encoder.layout_, cpu, precision)
     rows = TableRows.on(cpu, encoder.encode(table), precision.dtype)
-    members = [Member(5 + i, activation) for i, activation in enumerate(activations)]
-    plans = [GeneratorPlan(member, model._rates()) for member in members]
+    plans = [
+        GeneratorPlan(
+            Member(5 + i, activation),
+            {name: rate._replace(**each) for name, rate in model._rates().items()},
+        )
+        for i, (activation, each) in enumerate(zip(activations, rates, strict=True))
+    ]
     return model._training(rows, spans, plans)
 
 
@@ -108,3 +116,31 @@ def test_an_epoch_calls_no_more_operators(case):
         training.epoch(2)
     events = [e for e in profiler.events() if e.cpu_parent is None and e.name.startswith("aten::")]
     assert len(events) <= most, f"{len(events)} operators in {n_steps} steps, at most {most}"
+
+
+# ---- What steps ask of a device ------------------------------------------------------------------
+
+MODELS = {
+    CTGAN: (
+        {"generator_dim": (8,), "discriminator_dim": (8,)},
+        ["_critic_step", "_generator_step"],
+    ),
+    TVAE: ({"compress_dims": (8,), "decompress_dims": (8,)}, ["_step"]),
+    TabFlow: ({"hidden_layer_sizes": (8,), "dropout": 0.1, "weight_decay": 0.1}, ["_step"]),
+}
+
+
+@pytest.mark.parametrize("model_type", MODELS)
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("decays", [(0.1, 0.1), (0.1, 0.2)], ids=str)
+def test_steps_differ_in_their_tensors_only(model_type, table, decays, monkeypatch):
+    """A GPU can repeat them as one graph: none needs the host."""
+    parameters, steps = MODELS[model_type]
+    model = model_type(batch_size=50, device="cpu", **parameters)
+    training = make(model, TABLES[table], ["original", "combu"], decays)
+    training.epoch(0)  # allocates memory
+    taped = [tape_calls(monkeypatch, type(training), name) for name in (*steps, "update")]
+    training.epoch(1)
+    for calls, n_kinds in zip(taped, [*(1 for _ in steps), len(training.optimizers)], strict=True):
+        assert len(calls) == 4 * n_kinds
+        assert all(calls[i] == calls[i % n_kinds] for i in range(len(calls)))
