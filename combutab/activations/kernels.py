@@ -182,7 +182,7 @@ class Pointwise(Kernel):
 
 
 class Activation(nn.Module):
-    """A module with a kernel, and the vectors that the kernel takes."""
+    """A module with a kernel, and the vectors that it takes; without one, define ``forward``."""
 
     unitwise: ClassVar[bool] = True
     width: int

@@ -212,7 +212,8 @@ class BaseGenerator(
 ):
     """A generator of tables, whose rows a network of the given class makes.
 
-    A subclass declares the parameters below, and defines the abstract methods.
+    A subclass declares the parameters below, defines the abstract methods, and is registered by
+    `loadable`.
     """
 
     # positional parameters, whose order differs between the classes
@@ -249,7 +250,7 @@ class BaseGenerator(
 
     @abstractmethod
     def _rates(self) -> dict[str, Rates]:
-        """Return the rates of each network that has an optimiser."""
+        """Return the rates of each network that has an optimiser; callbacks get the first."""
 
     @abstractmethod
     def _linear_shapes(self, spans: RowSpans) -> dict[str, tuple[int, int]]:

@@ -352,7 +352,8 @@ class GeneratorStack(Trainable[GeneratorResult]):
         self.parts = dict(training.statistics) if measure is not None else {}
         n_members = len(training.plans)
         self.members = list(range(n_members))
-        self.learning_rates = [next(iter(plan.rates.values())).lr for plan in training.plans]
+        first_rates = [next(iter(plan.rates.values()), Rates(0.0)) for plan in training.plans]
+        self.learning_rates = [rates.lr for rates in first_rates]
         self.curves: Curves = {}
         self.diverged = np.zeros(n_members, dtype=bool)
         self.reason = "epochs"

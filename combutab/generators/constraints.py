@@ -66,7 +66,7 @@ class Constraint(ABC):
     """Base class of the constraints on the rows of a table.
 
     Constraints with the same parameters are equal. Missing cells violate no constraint except
-    `OneOf`.
+    `OneOf`. Files need the class in `CONSTRAINTS`.
     """
 
     compares_rows: ClassVar[bool] = False  # whether it concerns several rows together

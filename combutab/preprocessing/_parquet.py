@@ -554,7 +554,7 @@ def _buffer(file: StoredFile) -> int:
 
 
 def _frame(table: Any) -> pd.DataFrame:
-    """An Arrow table as pandas holds it, its text as categories of these rows."""
+    """An Arrow table as pandas holds it; types that are not `_FIXED` become categories."""
     pa = arrow()
     pc, types = pa.compute, pa.types
     columns = []
