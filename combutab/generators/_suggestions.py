@@ -32,6 +32,7 @@ _PROBES = 16  # rows by which most sums are ruled out
 _MIN_VALUES = 10  # of a column that is computed: few would agree by chance
 _FINE = 20  # times that a column's spread exceeds what its rounding leaves open
 _MAX_VALUES = 20  # of a column that says where another is missing
+_MIN_ROWS = 5  # with a value that a constraint names, as by the default of min_frequency
 _DAY = pd.Timedelta(1, "D")
 
 
@@ -316,7 +317,12 @@ class _Finder:
                 values = self._values(condition_name, codes)
                 if condition_name == name or len(values) > _MAX_VALUES or (codes < 0).any():
                     continue
-                always = [c for c in range(len(values)) if absent[codes == c].all()]
+                rows_of = [codes == c for c in range(len(values))]
+                always = [
+                    c
+                    for c, rows in enumerate(rows_of)
+                    if rows.sum() >= _MIN_ROWS and absent[rows].all()
+                ]
                 rows = np.isin(codes, always)
                 support = int(rows.sum())
                 chance = support * np.log(max(absent.mean(), 1e-300))  # that all are by chance

@@ -100,6 +100,15 @@ def test_the_greatest_identifier_is_not_told():
     assert starts == {11_000}
 
 
+def test_new_identifiers_of_negative_ones_start_at_zero():
+    X = pd.DataFrame({"id": np.arange(-5000, -4000)})
+    encoder = ModeEncoder(identifiers="auto").fit(X)
+    rows = encoder.decode(np.empty((2, 0)), np.empty((2, 0), dtype=int))
+    assert rows["id"].tolist() == [0, 1]
+    arrays, meta = encoder.to_state()
+    assert ModeEncoder.from_state(arrays, meta).columns_[0].made == encoder.columns_[0].made
+
+
 def test_min_frequency_is_count_or_share():
     thrice = pd.Series([f"p{i // 3}" for i in range(300)])
     assert find_identifiers(thrice, min_frequency=3) is None

@@ -29,6 +29,7 @@ from combutab import (
     paper_recipe,
 )
 from combutab.constructions import expression_network
+from combutab.generators import Null, suggest_constraints
 from combutab.model_selection import compare_activations
 from combutab.preprocessing import ModeEncoder, TableEncoder
 from combutab.reports import evaluate_synthetic, render_report
@@ -427,6 +428,27 @@ def test_no_row_holds_the_canary(generator):
         assert made[name].between(rest[name].min() - spread, rest[name].max() + spread).all()
     assert (made["income"] > 0).all()
     assert made.dtypes.drop("kind").to_dict() == TABLE.dtypes.drop("kind").to_dict()
+
+
+def test_dictionaries_of_arrow_hold_no_rare_value():
+    pa = pytest.importorskip("pyarrow")
+    towns = pa.array(["Oslo", "Rome"] * 30 + ["Canaryton"]).dictionary_encode()
+    X = pd.DataFrame({"town": pd.Series(pd.arrays.ArrowExtensionArray(towns))})
+    encoder = ModeEncoder(min_frequency=5).fit(X)
+    rows = encoder.decode(np.empty((2, 0)), np.array([[0], [1]]))
+    assert rows["town"].tolist() == ["Oslo", "Rome"]
+    assert rows["town"].dtype == X["town"].dtype
+    for data in (pickle.dumps(encoder), pickle.dumps(rows)):
+        assert b"Rome" in data
+        assert b"Canaryton" not in data
+
+
+def test_suggested_constraints_name_no_rare_value():
+    state = np.where(np.arange(300) % 2 == 0, "open", "done").astype(object)
+    state[5] = "canary kind"
+    end = np.where(state == "done", np.arange(300) % 7, np.nan)
+    found = suggest_constraints(pd.DataFrame({"state": state, "end": end}))
+    assert found == [Null("end", when="state == 'open'")]
 
 
 def test_extremes_of_single_rows_occur_only_by_chance(generator):

@@ -197,7 +197,7 @@ def _numbers_above(x: np.ndarray, dtype: Any) -> Identifiers | None:
     """Numbers above all of these, and above the digits that would tell the greatest one."""
     high = int(x.max())
     unit = 10 ** max(1, len(str(abs(high))) - 2)
-    start = (high // unit + 1) * unit
+    start = max(0, (high // unit + 1) * unit)
     return Identifiers("integer", start) if start + _MIN_FREE <= _greatest(dtype) else None
 
 
@@ -683,6 +683,9 @@ def fit_categories(column: pd.Series, label: str, min_count: int = 1) -> Categor
     values = column.iloc[first[is_frequent]].reset_index(drop=True)
     if min_count > 1 and isinstance(values.dtype, pd.CategoricalDtype):
         values = values.cat.remove_unused_categories()  # the dtype holds the others too
+    elif hasattr(getattr(values.dtype, "pyarrow_dtype", None), "index_type"):
+        # the dictionary holds the others too
+        values = pd.Series(values.tolist(), dtype=values.dtype, name=values.name)
     if is_frequent.all():
         return CategoryColumn(values, missing, counts)
     counts = np.append(counts[is_frequent], counts[~is_frequent].sum())
