@@ -121,11 +121,29 @@ def _split_shares(name: str, text: str) -> list[tuple[str, float]]:
 def _split_requests(
     option: str, texts: Sequence[str] | None, encoder: ModeEncoder, forms: FileFormat
 ) -> Iterator[tuple[Any, _ValueReader, str]]:
-    """Split texts ``COLUMN=...`` into the column, with its key, and the condition or shares.
+    """Split texts ``COLUMN=...`` into the column, with its key, and the condition or shares."""
+    names = [str(key) for key in encoder.schema_.keys]
+    for name, value in split_names(option, texts, names):
+        j = names.index(name)
+        key, coder = encoder.schema_.keys[j], encoder.columns_[j]
+        if coder.is_identifier:
+            raise UserError(
+                f"{name!r} is an identifier column, whose values are newly made; leave it out of "
+                f"{option}, or name the identifier columns with --identifiers"
+            )
+        values = coder.bounds.tolist() if coder.is_continuous else encoder.categories_[key]
+        yield key, _ValueReader(name, coder.is_continuous, values, forms), value
 
-    The name of a column may contain ``=``. Raises UserError if a column is named twice.
+
+def split_names(
+    option: str, texts: Sequence[str] | None, names: Sequence[str]
+) -> list[tuple[str, str]]:
+    """Split texts ``COLUMN=...`` into the name of the column and the condition or shares.
+
+    The name of a column may contain ``=``. Raises UserError if there is no such column, or if it is
+    named twice.
     """
-    names, named_columns = [str(key) for key in encoder.schema_.keys], set()
+    split: dict[str, str] = {}
     for text in texts or ():
         parts = text.split("=")
         if len(parts) == 1:
@@ -137,18 +155,10 @@ def _split_requests(
         if not matches:
             raise UserError(f"{option} {text!r}: {no_column(parts[0].strip(), names)}")
         name, value = matches[0]
-        if name in named_columns:
+        if name in split:
             raise UserError(f"{option} names {name!r} twice; join them: {_FORMS[option]}")
-        named_columns.add(name)
-        j = names.index(name)
-        key, coder = encoder.schema_.keys[j], encoder.columns_[j]
-        if coder.is_identifier:
-            raise UserError(
-                f"{name!r} is an identifier column, whose values are newly made; leave it out of "
-                f"{option}, or name the identifier columns with --identifiers"
-            )
-        values = coder.bounds.tolist() if coder.is_continuous else encoder.categories_[key]
-        yield key, _ValueReader(name, coder.is_continuous, values, forms), value
+        split[name] = value
+    return list(split.items())
 
 
 # ---- Values of a column as text ------------------------------------------------------------------

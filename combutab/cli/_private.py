@@ -156,8 +156,11 @@ def synthesize(
 ) -> None:
     """Fit a differentially private generator, and write its rows and its file."""
     from combutab.cli import _generators
+    from combutab.cli._conditions import split_names
     from combutab.generators import PrivateSynthesizer
 
+    for option, texts in (("--condition", options.condition), ("--shares", options.shares)):
+        split_names(option, texts, [*map(str, table)])  # before the budget is spent
     identifiers = None if options.identifiers == ["none"] else options.identifiers
     parameters: dict[str, Any] = {
         "epsilon": options.epsilon,
@@ -179,6 +182,8 @@ def synthesize(
         model.fit(table, person=person, discrete_columns=discrete or "auto")
     _generators.save_generator(model, options.save, forms)
     n_rows = model.n_rows_ if options.rows is None else options.rows
-    _generators.write_sample(model, forms, options, n_rows, options.out)
+    place = "was not saved (--save)" if options.save is None else f"is in {options.save}"
+    with refusals(UserError, prefix=f"the budget is spent, and the generator {place}: "):
+        _generators.write_sample(model, forms, options, n_rows, options.out)
     options.echo_done(f"Wrote {counted(n_rows, 'row')} to {options.out}")
     echo(describe_guarantee(model.epsilon_, model.delta_, "row" if person is None else "person"))

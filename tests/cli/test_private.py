@@ -73,6 +73,8 @@ def test_private_rows_come_with_the_promise_in_words(folder, capsys):
         (["--categories", "age=a|b"], "age has whole numbers"),
         (["--person", "whom"], "whom"),
         (["--rows-per-person", "2"], "needs --person"),
+        ([*DATES, "--condition", "town=Rome"], "error: --condition 'town=Rome': there is no"),
+        ([*DATES, "--shares", "town=Rome:0.3"], "error: --shares 'town=Rome:0.3': there is no"),
         ([], "bounds of dates and durations are not learned"),
         ([*DATES, "--delta", "0.5"], "delta"),
         ([*DATES, "--epsilon", "0.01"], "error: --epsilon 0.01 is too small for 4 columns"),
@@ -83,6 +85,17 @@ def test_what_breaks_the_promise_is_refused(options, says, folder, capsys):
     assert main([*BASE, *options]) == 2
     assert says in capsys.readouterr().err
     assert not (folder / "made.csv").exists()
+
+
+@pytest.mark.usefixtures("few_steps")
+@pytest.mark.parametrize(
+    ("options", "says"), [([], "was not saved (--save)"), (["--save", "model"], "is in model")]
+)
+def test_error_after_the_fit_says_budget_is_spent(options, says, folder, capsys):
+    known = ["--bounds", "age=0..120", "--categories", "city=Rome|Oslo", "--condition", "city=Bonn"]
+    assert main([*BASE, *DATES, *known, *options]) == 2
+    assert f"the budget is spent, and the generator {says}: 'city'" in capsys.readouterr().err
+    assert (folder / "model").exists() == bool(options)
 
 
 def test_options_of_the_promise_need_epsilon(capsys):
