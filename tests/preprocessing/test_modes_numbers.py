@@ -71,6 +71,13 @@ def test_no_finer_grid_than_enough_numbers_need():
     assert made.tolist() == [3.0]
 
 
+def test_zeros_do_not_make_one_number_a_rounding_step():
+    x = np.r_[np.zeros(900), np.arange(1.0, 100_000.0, 2002.0), 50_000.0]
+    assert find_rounding_steps(x, 0).steps[-1] == 50_000
+    steps = find_rounding_steps(x, 0, 5).steps
+    assert ((x % steps[-1] == 0) & (x != 0)).sum() >= 5
+
+
 def test_shares_and_bounds_are_kept():
     rounding_steps = RoundingSteps(1, (1, 10, 50), (1.0, 0.7, 0.2))
     n = 20_000

@@ -191,9 +191,9 @@ def find_rounding_steps(
     """Find the grids that numbers, (n,) float64, are on.
 
     ``decimals`` are those that all of them have, None if there are too many to tell. A coarser grid
-    counts if it has a tenth of the numbers of the finer one more than expected by chance, the finer
-    one if ``min_count`` numbers need it. Returns None if no grid is coarser than the
-    decimals.
+    counts if it has a tenth of the numbers of the finer one more than expected by chance, and
+    ``min_count`` numbers other than 0; the finer one counts if ``min_count`` numbers need it.
+    Returns None if no grid is coarser than the decimals.
     """
     largest = float(np.abs(numbers).max(initial=0.0))
     if len(numbers) < _MIN_NUMBERS or not largest:
@@ -220,7 +220,8 @@ def find_rounding_steps(
         chance, n = 1 / factor, len(multiples)
         excess_share = (float(is_multiple.mean()) - chance) / (1 - chance)
         noise = 3 * math.sqrt(chance / (1 - chance) / n)
-        if excess_share < max(_MIN_SHARE, noise) or not (multiples[is_multiple] != 0).any():
+        n_nonzero = np.count_nonzero(multiples[is_multiple])  # zero is on every grid
+        if excess_share < max(_MIN_SHARE, noise) or n_nonzero < max(1, min_count):
             break
         step, multiples = step * factor, multiples[is_multiple]
         if n - is_multiple.sum() < max(1, min_count):  # the finer one is not needed
