@@ -42,7 +42,7 @@ _ROUNDS = 5  # in which each column is predicted from the others
 
 @dataclass(frozen=True)
 class _Line:
-    """A regression of a column on others and on its expected values, within the known range."""
+    """A regression of a column on others and its expected values, within the column's bounds."""
 
     model: BayesianRidge
     near: np.ndarray
@@ -59,14 +59,16 @@ class _Line:
             filled[rows, k] = np.clip(predictions, self.low, self.high)
 
 
-def _fit_line(x: np.ndarray, filled: np.ndarray, expected: np.ndarray, k: int) -> _Line | None:
+def _fit_line(
+    x: np.ndarray, filled: np.ndarray, expected: np.ndarray, k: int, bounds: np.ndarray
+) -> _Line | None:
     """Fit a line to the known cells of column k of x; None if these are too few."""
     is_present = ~np.isnan(x[:, k])
     if is_present.sum() < _FEWEST_ROWS:
         return None
     target, near = x[is_present, k], _most_correlated(filled, k)
     model = BayesianRidge().fit(_beside(filled[is_present], expected[is_present], k, near), target)
-    return _Line(model, near, float(target.min()), float(target.max()))
+    return _Line(model, near, *bounds.tolist())
 
 
 def _beside(filled: np.ndarray, expected: np.ndarray, k: int, near: np.ndarray) -> np.ndarray:
@@ -126,11 +128,14 @@ class ConditionalMean:
         mean, sd = filled.mean(axis=0), filled.std(axis=0)
         self._mean, self._sd = mean, np.where(sd > 0, sd, 1.0)
         x, expected, filled = (self._standardise(part) for part in (x, expected, filled))
+        # the encoder's bounds, because the smallest and largest numbers are those of single rows
+        bounds = [c.format.read(c.bounds, "")[0] for c in self._numbers.values()]
+        ranges = self._standardise(np.reshape(bounds, (-1, 2)).T)
         is_missing = np.isnan(x)
         self._lines: dict[int, _Line] = {}
         for _ in range(_ROUNDS):
             for k in range(x.shape[1]):
-                if (line := _fit_line(x, filled, expected, k)) is not None:
+                if (line := _fit_line(x, filled, expected, k, ranges[:, k])) is not None:
                     self._lines[k] = line
                     line.correct(k, is_missing, filled, expected)
 

@@ -245,3 +245,16 @@ def test_of_other_generators_draws_are_averaged():
         for n in (None, 20)
     )
     pd.testing.assert_frame_equal(none, twenty)
+
+
+def test_best_predictions_are_not_clipped_to_one_row():
+    rng = np.random.default_rng(0)
+    x = rng.normal(50_000, 3000, 200).round() + 0.5
+    x[7] = x.max() + 321.987
+    X = pd.DataFrame({"x": x, "z": x / 1000 + rng.normal(0, 0.01, 200)})
+    X.loc[20, ["x", "z"]] = np.nan, x.max() / 1000 + 0.9
+    model = TabFlow(epochs=1, hidden_layer_sizes=(8,), random_state=0)
+    imputer = TabFlowImputer(model, random_state=0).fit(X)
+    filled = imputer.transform(X)["x"][20]
+    assert filled > x.max() + 1  # clipped to a bound that lies further out
+    assert filled <= imputer.generator_.encoder_.columns_[0].bounds[1]
