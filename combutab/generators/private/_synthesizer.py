@@ -286,7 +286,8 @@ class PrivateSynthesizer(
             If OpenDP is not installed (``pip install opendp``).
         """
         self._check()
-        spent = (self.epsilon_, self.delta_) if self.__sklearn_is_fitted__() else None
+        # also by a fit that failed after it
+        spent = (self.epsilon_, self.delta_) if hasattr(self, "epsilon_") else None
         self.__dict__.pop("_states", None)
         table = Table(X)
         schema, columns = TableSchema.of(table), table.columns()
@@ -419,7 +420,10 @@ class PrivateSynthesizer(
         exact = np.array([len(table.columns[0])])
         options: dict[str, Any] = {"max_rows": max_rows, "step": "rows", "columns": []}
         n_rows, noise = release_counts(exact, _COUNTING * ledger.rho, ledger, **options)
+        self.epsilon_, self.delta_ = ledger.spent()
         self._check_budget(ledger, names, n_unknown, max_rows, float(n_rows[0]))
+        # the budget, not the sum of the steps, whose number depends on noise
+        self.epsilon_, self.delta_ = float(self.epsilon), float(self.delta)
         return float(n_rows[0]), noise
 
     def _learn_domain(
@@ -640,8 +644,6 @@ class PrivateSynthesizer(
             {"member": 0, "epoch": np.arange(1, len(losses) + 1), "loss": losses}
         )
         self.n_iter_, self.n_rows_ = len(losses), max(1, round(fit.n_rows))
-        # the budget, not the sum of the steps, whose number depends on noise
-        self.epsilon_, self.delta_ = float(self.epsilon), float(self.delta)
         frame = table.ledger.to_frame()
         frame["columns"] = [list(names) for names in frame["columns"]]
         self._ledger = {str(name): column.tolist() for name, column in frame.items()}

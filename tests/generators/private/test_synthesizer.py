@@ -63,6 +63,23 @@ def test_samples_resemble_the_table(model):
     assert rows["age"].nunique() > 60  # whole numbers between a bin's edges, too
 
 
+@brief
+def test_second_fit_warns_even_after_a_failed_one():
+    table = TABLE[["age", "city"]]
+    model = make(bounds={"age": (0, 120)}).fit(table)
+    with pytest.raises(ValueError, match="infinite"):
+        model.fit(table.assign(age=np.inf))
+    with pytest.warns(UserWarning, match="fitted before, with epsilon=20"):
+        model.fit(table)
+    unlearnable = pd.DataFrame({"code": np.arange(N), "age": AGE})
+    model = make(bounds={"age": (0, 120)}, categories=None)
+    with pytest.raises(ValueError, match="'code' has enough rows"):
+        model.fit(unlearnable, discrete_columns=["code"])
+    assert model.epsilon_ == 20.0
+    with pytest.warns(UserWarning, match="fitted before, with epsilon=20"):
+        model.fit(table)
+
+
 def test_ledger_spends_exactly_the_budget(model):
     ledger = model.ledger_
     # the noise is little: all pairs are measured, each once
