@@ -71,6 +71,14 @@ def test_no_finer_grid_than_enough_numbers_need():
     assert made.tolist() == [3.0]
 
 
+@pytest.mark.parametrize(("greatest", "bound"), [(86_399, 86_399), (86_410, 86_500)])
+def test_times_of_day_stay_below_24_hours(greatest, bound):
+    seconds = np.r_[np.linspace(70_000, 86_300, 400).round(), greatest]
+    X = pd.DataFrame({"time": pd.to_timedelta(seconds, unit="s")})
+    (column,) = ModeEncoder(min_frequency=5).fit(X).columns_
+    assert column.bounds[1] == pd.Timedelta(bound, "s")
+
+
 def test_zeros_do_not_make_one_number_a_rounding_step():
     x = np.r_[np.zeros(900), np.arange(1.0, 100_000.0, 2002.0), 50_000.0]
     assert find_rounding_steps(x, 0).steps[-1] == 50_000

@@ -900,6 +900,8 @@ def _tick_bounds(ticks: np.ndarray, dtype: Any, step: int, min_count: int) -> tu
     local = ticks if zone is None else _local(ticks, unit, zone)
     bounds = find_bounds(local if step == 1 else local // step, min_count)
     lowest, highest = _tick_range(dtype, step)
+    if _storage(dtype).kind == "m" and ticks.min() >= 0 and ticks.max() < _ticks_per_day(dtype):
+        highest = min(highest, _ticks_per_day(dtype) - step)  # times of day
     low, high = (min(max(bound * step, lowest), highest) for bound in bounds)
     if zone is None:
         return low, high
@@ -919,7 +921,7 @@ def _tick_range(dtype: Any, step: int) -> tuple[int, int]:
 
         kind: Any = dtype.pyarrow_dtype
         if pat.is_time(kind):  # of day
-            return 0, _UNITS["D"] // _UNITS[kind.unit] - step
+            return 0, _ticks_per_day(dtype) - step
         bits = f"{'u' if pat.is_unsigned_integer(kind) else 'i'}{kind.bit_width // 8}"
     elif _storage(dtype).kind in "iu":
         bits = _storage(dtype)
@@ -927,6 +929,10 @@ def _tick_range(dtype: Any, step: int) -> tuple[int, int]:
     # the least one of all is a missing date
     lowest = int(bounds.min) if _time_unit(dtype) is None else -int(bounds.max)
     return -(-lowest // step) * step, int(bounds.max) // step * step
+
+
+def _ticks_per_day(dtype: Any) -> int:
+    return _UNITS["D"] // _UNITS[str(_time_unit(dtype))]
 
 
 def _greatest_float(dtype: Any) -> float:
