@@ -128,6 +128,16 @@ def test_real_values_that_faker_makes_do_not_appear():
     assert not set(decoded(again, 5000)["name"]) & set(table["name"])
 
 
+def test_unique_values_that_faker_makes_are_not_real_ones(monkeypatch):
+    monkeypatch.setattr("combutab.preprocessing.modes._fakes._N_CHECKED", 2000)
+    made = decoded(encoder_of(people()[["name"]], {"name": "last_name"}), 2000)
+    table = made[made["name"].str.contains("-")].tail(60)  # in place of names that repeat
+    again = encoder_of(table, {"name": "last_name"})  # of the same seed
+    new = decoded(again, 2000)["name"]
+    assert new.is_unique
+    assert not set(new) & set(table["name"])
+
+
 def test_conditions_on_other_columns(model):
     rows = model.sample(30, conditions={"city": "Kiel"}, random_state=0)
     assert set(rows["city"]) == {"Kiel"}

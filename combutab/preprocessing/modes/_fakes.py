@@ -7,6 +7,7 @@ import string
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
@@ -76,6 +77,7 @@ class Fakes:
                 if value not in used:
                     break
             else:
+                self._values[:] = values
                 raise ValueError(
                     f"Faker's {self.provider!r} has too few different values for {before + n:,} "
                     "rows of a column without repetitions; request fewer rows, or fit with another "
@@ -86,6 +88,16 @@ class Fakes:
         if len(values) > len(self._values):
             self._values[:] = values
         return values[before:]
+
+    def make_most(self, n: int) -> list[str]:
+        """Make the values of the first n rows, or of fewer if there are not enough different ones.
+
+        >>> len(Fakes("boolean", "en_US", seed=0, unique=True).make_most(9))
+        2
+        """
+        with suppress(ValueError):
+            return self.make(n)
+        return list(self._values)
 
     def _value(self, faker: Any, row: int, variant: int) -> str:
         key = f"{self.seed} {self.person} {row}"
@@ -204,11 +216,11 @@ def _fit_fakes(fakes: Fakes, column: pd.Series, label: str) -> Fakes:
     domains = {value.rpartition("@")[2] for value in real}
     more = (f"mail{k}.example" for k in range(1, len(real) + 2))
     domain = next(domain for domain in (*_DOMAINS, *more) if domain not in domains)
+    is_unique = len(present) >= _MIN_UNIQUE and present.is_unique
     for variant in range(_N_VARIANTS):
-        fakes = replace(fakes, variant=variant, domain=domain)
-        if real.isdisjoint(map(str.casefold, fakes.make(_N_CHECKED))):
-            is_unique = len(present) >= _MIN_UNIQUE and present.is_unique
-            return replace(fakes, unique=is_unique)
+        fakes = replace(fakes, unique=is_unique, variant=variant, domain=domain)
+        if real.isdisjoint(map(str.casefold, fakes.make_most(_N_CHECKED))):
+            return replace(fakes)  # without the values
     raise ValueError(
         f"{label}: Faker's {fakes.provider!r} makes values that the column has too, so that real "
         "ones would be among the new ones; choose a provider with more different values, or "
