@@ -182,8 +182,8 @@ def synthesize(
         model.fit(table, person=person, discrete_columns=discrete or "auto")
     _generators.save_generator(model, options.save, forms)
     n_rows = model.n_rows_ if options.rows is None else options.rows
-    place = "was not saved (--save)" if options.save is None else f"is in {options.save}"
-    with refusals(UserError, prefix=f"the budget is spent, and the generator {place}: "):
+    file = "was not saved (--save)" if options.save is None else f"is in {options.save}"
+    with refusals(UserError, prefix=f"the budget is spent, and the generator {file}: "):
         _generators.write_sample(model, forms, options, n_rows, options.out)
     options.echo_done(f"Wrote {counted(n_rows, 'row')} to {options.out}")
     echo(describe_guarantee(model.epsilon_, model.delta_, "row" if person is None else "person"))
