@@ -443,6 +443,14 @@ def test_dictionaries_of_arrow_hold_no_rare_value():
         assert b"Canaryton" not in data
 
 
+def test_attributes_of_the_table_are_not_kept():
+    X = pd.DataFrame({"town": ["Oslo", "Rome"] * 30})
+    X.attrs["source"] = "Canaryton"
+    data = pickle.dumps(ModeEncoder(min_frequency=5).fit(X))
+    assert b"Rome" in data
+    assert b"Canaryton" not in data
+
+
 def test_suggested_constraints_name_no_rare_value():
     state = np.where(np.arange(300) % 2 == 0, "open", "done").astype(object)
     state[5] = "canary kind"

@@ -681,6 +681,7 @@ def fit_categories(column: pd.Series, label: str, min_count: int = 1) -> Categor
     counts = np.bincount(codes, minlength=size)
     is_frequent = counts >= min_count
     values = column.iloc[first[is_frequent]].reset_index(drop=True)
+    values.attrs = {}  # those of the table, which may be anything
     if min_count > 1 and isinstance(values.dtype, pd.CategoricalDtype):
         values = values.cat.remove_unused_categories()  # the dtype holds the others too
     elif hasattr(getattr(values.dtype, "pyarrow_dtype", None), "index_type"):
