@@ -271,8 +271,9 @@ def refuse_equal(values: Sequence[Fraction], label: str, kind: ColumnKind) -> No
 def _parse_numbers(column: pd.Series, kind: ColumnKind, label: str) -> np.ndarray:
     refuse_objects(column, label)
     values = column.to_numpy(dtype=object)
+    present = ~pd.isna(values)
     actual_kind = column_kind(column)
-    if actual_kind in (ColumnKind.DATETIME, ColumnKind.TIMEDELTA):
+    if actual_kind in (ColumnKind.DATETIME, ColumnKind.TIMEDELTA) and present.any():
         raise ValueError(
             f"{label} holds numbers, got dates or times such as {_example(values)!r}; convert them "
             "to numbers, or fit on a table where the column has this dtype"
@@ -280,7 +281,6 @@ def _parse_numbers(column: pd.Series, kind: ColumnKind, label: str) -> np.ndarra
     if actual_kind == ColumnKind.COMPLEX:
         raise_complex(label)
     result = np.full(len(values), np.nan)
-    present = ~pd.isna(values)
     candidates = values[present]
     try:
         parsed = pd.to_numeric(pd.Series(candidates, dtype=object), errors="coerce")
@@ -384,7 +384,7 @@ def time_zone(column: pd.Series) -> tuple[Any, bool]:
 def _parse_times(column: pd.Series, label: str, what: str) -> pd.Series:
     refuse_objects(column, label)
     values = column.to_numpy(dtype=object)
-    if column.dtype.kind in "biuf":
+    if column.dtype.kind in "biuf" and not pd.isna(values).all():
         raise ValueError(
             f"{label} holds {what}, got numbers such as {_example(values)!r}; convert them with "
             f"pandas.to_{what[:-1]}, which needs their unit"

@@ -32,6 +32,7 @@ from combutab.preprocessing._columns import (
     MISSING_TEXTS,
     ColumnKind,
     column_kind,
+    means_missing,
     object_datetimes,
     refuse_objects,
 )
@@ -107,11 +108,15 @@ class ColumnForm:
     def _read_texts(self, column: pd.Series, label: str) -> pd.Series:
         refuse_objects(column, label)
         parse = {"date text": read_dates, "clock text": read_clocks}.get(self.kind, _read_units)
-        present = column.astype(object)
-        texts = present.where(present.notna()).map(str, na_action="ignore").str.strip()
-        texts = texts.mask(texts.str.lower().isin(MISSING_TEXTS))
-        if isinstance(column.dtype, pd.CategoricalDtype):
-            texts = texts.astype(object)
+        texts = pd.Series(
+            [
+                None if is_missing or means_missing(value) else str(value).strip()
+                for value, is_missing in zip(column.astype(object), column.isna(), strict=True)
+            ],
+            column.index,
+            dtype=object,
+            name=column.name,
+        )
         try:
             return parse(texts, self.format)
         except ValueError:

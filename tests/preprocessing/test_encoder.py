@@ -465,6 +465,39 @@ def test_any_categories_round_trip(values, max_onehot):
     assert len(np.unique(codes, axis=0)) == len(distinct) + any(map(pd.isna, values))
 
 
+LATER_EMPTY = {  # a column without values, as readers of files and databases have it
+    "float": pd.Series([np.nan]),
+    "object": pd.Series([None], dtype=object),
+    "category": pd.Series([None], dtype="category"),
+    "nullable": pd.Series([pd.NA], dtype="Int64"),
+    "date": pd.Series([pd.NaT]),
+}
+
+
+@pytest.mark.filterwarnings("ignore:text is read as")
+@pytest.mark.parametrize("dtype", LATER_EMPTY)
+def test_columns_without_values_may_have_any_dtype(dtype):
+    numbers = np.arange(40)
+    dates = pd.Series(pd.date_range("2024-01-01", periods=40, freq="25h"))
+    X = pd.DataFrame(
+        {
+            "number": numbers.astype(float),
+            "boolean": numbers % 2 == 0,
+            "category": numbers % 3,
+            "date": dates,
+            "duration": pd.to_timedelta(numbers, "h"),
+            "date text": dates.dt.strftime("%d-%b-%Y"),
+            "clock text": dates.dt.strftime("%H:%M"),
+            "unit text": [f"{number}.5 km" for number in numbers],
+        }
+    )
+    encoder = TableEncoder().fit(X.astype({"category": "category"}))
+    for name in X:
+        later = X[:1].assign(**{name: LATER_EMPTY[dtype]})
+        expected = encoder.transform(X[:1].assign(**{name: X[name].iloc[:1].shift()}))
+        assert np.array_equal(encoder.transform(later), expected), name
+
+
 N_CONSTANT = 40
 CONSTANT = {  # a column of fit, and values that it has later
     "boolean": (np.zeros(N_CONSTANT, bool), [True]),
