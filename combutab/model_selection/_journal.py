@@ -20,6 +20,7 @@ from scipy import sparse
 from combutab._version import __version__
 from combutab.activations import make_activation
 from combutab.core.files import whole_file
+from combutab.core.state import pack
 from combutab.model_selection._plan import ComparisonPlan
 from combutab.model_selection._target import ComparisonError
 
@@ -130,7 +131,26 @@ def describe_plan(plan: ComparisonPlan) -> dict[str, Any]:
         "estimator_params": {name: repr(v) for name, v in sorted(plan.estimator_params.items())},
         "versions": versions | {"scikit-learn": sklearn.__version__},
     }
+    parameters = plan.models | plan.estimator_params
+    if parameters:
+        text = json.dumps(_describe_parameter(parameters))
+        described["parameters"] = hashlib.sha256(text.encode()).hexdigest()
     return dict(json.loads(json.dumps(described)))
+
+
+def _describe_parameter(value: Any) -> Any:
+    """Describe a value in full as JSON; ``repr`` shortens long estimators and arrays."""
+    if hasattr(value, "get_params") and not isinstance(value, type):
+        kind = f"{type(value).__module__}.{type(value).__qualname__}"
+        return [kind, _describe_parameter(value.get_params(deep=False))]
+    if isinstance(value, dict):
+        return {str(name): _describe_parameter(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_describe_parameter(item) for item in value]
+    try:
+        return pack(value)
+    except TypeError:
+        return repr(value)
 
 
 def table_digest(X: Any, y: np.ndarray) -> str:
@@ -205,6 +225,8 @@ def _difference(name: str, was: Any, now: Any) -> str:
         return "other activations"
     if name == "folds' rows":
         return "other rows in the folds"
+    if name == "parameters":
+        return "other parameters of the estimators"
     if isinstance(was, dict) and isinstance(now, dict):
         keys = [key for key in {**was, **now} if was.get(key) != now.get(key)]
         return ", ".join(_difference(key, was.get(key), now.get(key)) for key in keys)

@@ -7,6 +7,8 @@ from sklearn.datasets import load_diabetes, load_iris
 from sklearn.linear_model import Perceptron, Ridge
 from sklearn.metrics import accuracy_score
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import PolynomialFeatures
 from sklearn.tree import DecisionTreeClassifier
 
 from combutab import MLPClassifier, PackClassifier
@@ -70,6 +72,20 @@ def test_stored_scores_are_not_computed_again(compared, tmp_path, monkeypatch):
     pd.testing.assert_frame_equal(again.results.drop(columns="seconds"), scores)
     with pytest.raises(ComparisonError, match="tree"):
         compare_models(X, Y, **settings | {"models": ["linear"]}, checkpoint=path)
+
+
+def test_stored_scores_belong_to_all_parameters(tmp_path):
+    def pipeline(degree):
+        long_steps = [("a" * 400, "passthrough"), ("b" * 400, "passthrough")]
+        polynomial, tree = PolynomialFeatures(degree), DecisionTreeClassifier()
+        return Pipeline([long_steps[0], ("polynomial", polynomial), long_steps[1], ("tree", tree)])
+
+    assert repr(pipeline(1)) == repr(pipeline(3))  # scikit-learn leaves out the middle
+    settings = {"folds": 2, "refit": False, "checkpoint": tmp_path / "scores.jsonl"}
+    compare_models(X, Y, models={"pipeline": pipeline(1)}, **settings)
+    compare_models(X, Y, models={"pipeline": pipeline(1)}, **settings)
+    with pytest.raises(ComparisonError, match="other parameters"):
+        compare_models(X, Y, models={"pipeline": pipeline(3)}, **settings)
 
 
 def test_a_model_that_fails_is_left_out():
