@@ -360,9 +360,9 @@ def count_repeated_rows(X: Any, y: Any, splits: Sequence[Split]) -> tuple[int, i
     The first number is 0 if rows that are equal in all features and the target may be different
     cases. This is so if rows of independent columns would repeat at least half as often, or if more
     than a tenth of the rows that are equal in half of the columns differ in the others. Features
-    are a DataFrame, an array or a sparse matrix.
+    are a DataFrame, an array or a sparse matrix; targets can be a sparse matrix, too.
     """
-    X = X.toarray() if scipy.sparse.issparse(X) else X
+    X, y = (data.toarray() if scipy.sparse.issparse(data) else data for data in (X, y))
     n_test = sum(len(test) for _, test in splits)
     n_repeated = _n_in_both(_column_hashes(X, y), splits)
     if n_repeated < max(_MIN_ROWS, _MIN_SHARE * n_test):

@@ -37,6 +37,7 @@ def test_copies_of_rows_are_counted():
 def test_copies_with_another_target_are_not_counted():
     X, y = pd.concat([NOISE] * 2, ignore_index=True), np.concatenate([LABELS, 1 - LABELS])
     assert count_repeated_rows(X, y, folds(200)) == (0, 200)
+    assert count_repeated_rows(X, sp.csr_matrix(y[:, None]), folds(200)) == (0, 200)
 
 
 @pytest.mark.parametrize("n_columns", [1, 2, 6, 12])
