@@ -102,7 +102,7 @@ def predict(options: PredictOptions) -> None:
         )
     names = _options.find_columns("--keep", options.keep, data.table.columns)
     columns = data.table[names]
-    if data.file.is_text and names:
+    if data.file.is_text and names and _options.ending(out) != ".parquet":
         positions = data.table.columns.get_indexer(pd.Index(names)).tolist()
         columns = data.file.cells(positions, only_empty=True)[names]
     X = data.read_features()

@@ -128,8 +128,8 @@ def test_predict_reads_rows_as_fit_did(here, capsys):
     probabilities = pd.DataFrame(clf.predict_proba(X), columns=["no", "yes"])
     expected = expected.join(probabilities.add_prefix("probability_"))
     pd.testing.assert_frame_equal(found, expected)
-    assert main(["predict", "model.safetensors", "new.csv", "-o", "out.parquet"]) == 0
-    pd.testing.assert_frame_equal(pd.read_parquet("out.parquet"), expected[["predicted_dear"]])
+    assert main(["predict", "model.safetensors", "new.csv", "-o", "out.parquet", *out]) == 0
+    pd.testing.assert_frame_equal(pd.read_parquet("out.parquet"), expected)
 
 
 def test_dates_in_another_form_are_read_in_theirs(here):
