@@ -423,11 +423,12 @@ class StreamedMLP(BaseMLP):
         epoch. A thread fills the next window during the training. If the table fits in the window,
         it is read once and then trained on as in `fit`.
 
-        The result is that of `fit`, with two differences. The quantiles of
+        The result is that of `fit`, with three differences. The quantiles of
         ``numeric_encoding="quantile"`` and ``"robust"`` and of bins are computed from a sample of
-        100,000 rows (fewer with a small memory limit). And ``early_stopping`` sets aside a random
-        share of the rows that is not stratified, and not larger than a sixteenth of the memory
-        limit.
+        100,000 rows (fewer with a small memory limit). The rows that are read first decide whether
+        a column of text is read as dates, times, numbers, free text or categories. And
+        ``early_stopping`` sets aside a random share of the rows that is not stratified, and not
+        larger than a sixteenth of the memory limit.
 
         Parameters
         ----------

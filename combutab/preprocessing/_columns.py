@@ -394,7 +394,8 @@ def _parse_times(column: pd.Series, label: str, what: str) -> pd.Series:
     if what == "datetimes":
         parsed = pd.to_datetime(objects, utc=True, errors="coerce", format="ISO8601")
     else:
-        parsed = pd.to_timedelta(objects, errors="coerce")
+        durations = pd.Series([_as_duration(value) for value in values], dtype=object)
+        parsed = pd.to_timedelta(durations, errors="coerce")
     unread = np.flatnonzero(parsed.isna().to_numpy() & ~pd.isna(values)).tolist()
     bad = [i for i in unread if not means_missing(values[i])]
     if bad and what == "datetimes":
@@ -409,6 +410,15 @@ def _parse_times(column: pd.Series, label: str, what: str) -> pd.Series:
             f"column with pandas.to_{what[:-1]}"
         )
     return parsed
+
+
+def _as_duration(value: Any) -> Any:
+    """What pandas reads as a duration; None for other values, such as numbers without a unit."""
+    if isinstance(value, datetime.time):  # since midnight
+        return str(value)
+    if isinstance(value, str):
+        return None if _PLAIN_NUMBER.fullmatch(value.strip()) else value
+    return value if isinstance(value, datetime.timedelta | np.timedelta64) else None
 
 
 def _example(values: np.ndarray) -> Any:

@@ -319,7 +319,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
       time zone is read as UTC. Missing dates have zeros.
     - Text that is dates or times in one format, such as ``22-Jun-2024``, ``10:18`` or ``2h 5m``, is
       read as dates or durations, and a warning names the columns. Later tables have the same
-      format, or dates.
+      format, or dates. In a table that is read in parts, the first part decides.
     - Booleans are 0 and 1.
     - Numbers, dates, booleans and parts of dates that are constant in ``fit`` become 0.
     - Categories are one-hot encoded, with one column per category seen in ``fit`` (also if there

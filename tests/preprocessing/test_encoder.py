@@ -498,6 +498,22 @@ def test_columns_without_values_may_have_any_dtype(dtype):
         assert np.array_equal(encoder.transform(later), expected), name
 
 
+@pytest.mark.parametrize("value", [5, "5", 1.5, True, pd.Timestamp("2024-01-01"), b"1h"])
+def test_durations_need_a_unit(value):
+    encoder = TableEncoder().fit(pd.DataFrame({"wait": pd.to_timedelta(np.arange(9), "h")}))
+    with pytest.raises(ValueError, match="column 'wait' holds timedeltas"):
+        encoder.transform(pd.DataFrame({"wait": pd.Series([value, None], dtype=object)}))
+
+
+def test_times_of_day_are_durations_since_midnight():
+    encoder = TableEncoder().fit(pd.DataFrame({"wait": pd.to_timedelta(np.arange(9), "h")}))
+    later = [
+        encoder.transform(pd.DataFrame({"wait": [value]}))
+        for value in (dt.time(3), "3h", "03:00:00", dt.timedelta(hours=3), np.timedelta64(3, "h"))
+    ]
+    assert len({array.item() for array in later}) == 1
+
+
 N_CONSTANT = 40
 CONSTANT = {  # a column of fit, and values that it has later
     "boolean": (np.zeros(N_CONSTANT, bool), [True]),
