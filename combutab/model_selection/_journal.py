@@ -177,7 +177,9 @@ def table_digest(X: Any, y: np.ndarray) -> str:
 
 def _split_digest(plan: ComparisonPlan) -> str:
     digest = hashlib.sha256()
-    for part in (part for split in plan.splits for part in split):
+    parts = [part for split in plan.splits for part in split]
+    parts += [] if plan.groups is None else [plan.groups]  # networks stop early by groups
+    for part in parts:
         digest.update(np.asarray(part, dtype=np.int64).tobytes() + b"|")
     return digest.hexdigest()
 
@@ -224,7 +226,7 @@ def _difference(name: str, was: Any, now: Any) -> str:
     if name == "activation code":
         return "other activations"
     if name == "folds' rows":
-        return "other rows in the folds"
+        return "other rows in the folds, or other groups"
     if name == "parameters":
         return "other parameters of the estimators"
     if isinstance(was, dict) and isinstance(now, dict):

@@ -6,6 +6,7 @@ import pytest
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.linear_model import Perceptron, Ridge
 from sklearn.metrics import accuracy_score
+from sklearn.model_selection import KFold
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import PolynomialFeatures
@@ -86,6 +87,15 @@ def test_stored_scores_belong_to_all_parameters(tmp_path):
     compare_models(X, Y, models={"pipeline": pipeline(1)}, **settings)
     with pytest.raises(ComparisonError, match="other parameters"):
         compare_models(X, Y, models={"pipeline": pipeline(3)}, **settings)
+
+
+def test_stored_scores_belong_to_the_groups(tmp_path):
+    cv = list(KFold(2).split(X))
+    settings = {"models": ["linear"], "cv": cv, "refit": False, "task": "regression"}
+    settings["checkpoint"] = tmp_path / "scores.jsonl"
+    compare_models(X, Y, **settings, groups=np.arange(150) % 30)
+    with pytest.raises(ComparisonError, match="other groups"):
+        compare_models(X, Y, **settings, groups=np.arange(150) % 10)
 
 
 def test_a_model_that_fails_is_left_out():
