@@ -15,7 +15,7 @@ from combutab.core.metrics import METRICS
 from combutab.core.scores import check_defined
 from combutab.core.splits import Split, shuffled_folds, validation_splits
 from combutab.core.text import list_names, one_line
-from combutab.preprocessing import infer_task, read_numbers
+from combutab.preprocessing import infer_task, plain_labels, read_numbers
 
 Task = Literal["classification", "regression"]
 
@@ -65,10 +65,13 @@ def find_task(y: pd.Series, task: str) -> Task:
 
 def classification_target(y: pd.Series) -> np.ndarray:
     """Classes as integers, booleans or text."""
+    if not pd.api.types.is_numeric_dtype(y.dtype):
+        labels = plain_labels(y.to_numpy(dtype=object))
+        if labels.dtype.kind not in "biuf" or (labels % 1 != 0).any():
+            return np.array([str(value) for value in y])
+        y = pd.Series(labels)
     if pd.api.types.is_bool_dtype(y.dtype):
         return y.to_numpy(dtype=bool)
-    if not pd.api.types.is_numeric_dtype(y.dtype):
-        return np.array([str(value) for value in y])
     numbers = y.to_numpy(dtype=np.float64)
     if not np.isfinite(numbers).all() or (numbers != np.round(numbers)).any():
         raise ComparisonError(

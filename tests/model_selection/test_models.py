@@ -56,6 +56,20 @@ def test_a_page_names_models(compared):
     assert "activation" not in page
 
 
+@pytest.mark.parametrize("dtype", ["object", "category", "Int64"])
+@pytest.mark.parametrize("labels", [[0, 1], [False, True]])
+def test_the_best_model_predicts_the_labels(labels, dtype):
+    y = pd.Series(np.array(labels)[(Y > 0).astype(int)]).astype(dtype)
+    best = compare_models(X, y, models=["linear"], folds=2).best_estimator
+    assert (best.predict(X) == y.to_numpy()).all()
+
+
+def test_categories_of_fractions_are_text_labels():
+    y = pd.Series(np.where(Y > 0, 0.5, 1.5)).astype("category")
+    best = compare_models(X, y, models=["linear"], folds=2).best_estimator
+    assert set(best.predict(X)) == {"0.5", "1.5"}
+
+
 def test_stored_scores_are_not_computed_again(compared, tmp_path, monkeypatch):
     settings = {"models": MODELS, "folds": 3, "seeds": 2, "refit": False}
     path = tmp_path / "scores.jsonl"
