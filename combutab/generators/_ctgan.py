@@ -147,7 +147,7 @@ class GANTraining(Training[StackedGenerator]):
         return raw, self.spans.activate(raw, uniform=drawn.uniform.transpose(1, 2))
 
     def _draw_of_step(self, at: int) -> GANDraw:
-        """Return what is drawn for one step."""
+        """Return the random numbers of one step."""
         mix, *masks = self._critic_draws(at)
         (noise,), (uniform,) = self._noise(at), self._uniforms(at)
         return GANDraw(Conditions(*self._requested(at)), noise, uniform, mix, masks)
