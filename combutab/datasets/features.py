@@ -100,8 +100,9 @@ class FeatureColumns:
     ) -> pd.Series:
         kind, is_text = self.kinds[i], column_kind(column) == ColumnKind.TEXT
         should_be_text = i in self.with_text and column.notna().any()
-        if file.is_text and kind == ColumnKind.DATETIME and name in self.dates:
-            return self._read_dates(name, column, file.cells([position]).iloc[:, 0], file.path)
+        if kind == ColumnKind.DATETIME and name in self.dates and (file.is_text or is_text):
+            cells = file.cells([position]).iloc[:, 0] if file.is_text else column
+            return self._read_dates(name, column, cells, file.path)
         if file.is_text and should_be_text and not is_text:
             return file.cells([position]).iloc[:, 0]
         problem = ""
@@ -122,13 +123,21 @@ class FeatureColumns:
         try:
             return read_dates(cells, self.dates[name])
         except ValueError as error:
-            if pd.api.types.is_datetime64_any_dtype(column.dtype):
+            if _are_datetimes(column):
                 return column
             example = write_dates(pd.Series([pd.Timestamp("2024-12-31")]), self.dates[name])[0]
             raise TableError(
                 f"{path}: column {name!r} holds values that are not dates in the format that the "
                 f"model was fitted on, such as {example}"
             ) from error
+
+
+def _are_datetimes(column: pd.Series) -> bool:
+    """Tell whether a column has a dtype of dates, or its text is dates in ISO 8601."""
+    if column_kind(column) != ColumnKind.TEXT:
+        return pd.api.types.is_datetime64_any_dtype(column.dtype)
+    moments = pd.to_datetime(column.dropna(), format="ISO8601", errors="coerce", utc=True)
+    return bool(moments.notna().all())
 
 
 def read_targets(

@@ -383,6 +383,24 @@ def test_new_rows_are_read_as_the_table_of_the_model(model_file, tmp_path):
     assert load(model_file).predict(table).shape == (2,)
 
 
+@pytest.mark.parametrize("suffix", [".parquet", ".xlsx"])
+def test_dates_as_text_are_read_in_the_format_of_the_model(model_file, tmp_path, suffix):
+    path = tmp_path / f"new{suffix}"
+    write = pd.DataFrame.to_parquet if suffix == ".parquet" else pd.DataFrame.to_excel
+    table = pd.DataFrame({"day": ["03.02.2024", None], "size": [2.5, 3.5], "zip": ["101", "2x"]})
+    write(table, path, index=False)
+    day = read_table(path, like=model_file)["day"]
+    assert day.tolist() == [pd.Timestamp("2024-02-03"), pd.NaT]
+    write(table.assign(day=["2024-02-03", None]), path, index=False)
+    X = read_table(path, like=model_file)
+    np.testing.assert_array_equal(
+        load(model_file).predict(X), load(model_file).predict(X.assign(day=day.array))
+    )
+    write(table.assign(day=["03.02.2024", "soon"]), path, index=False)
+    with pytest.raises(TableError, match=r"'day' holds values that are not dates .* 31\.12\.2024"):
+        read_table(path, like=model_file)
+
+
 def test_all_missing_columns_are_named_at_once(model_file, tmp_path):
     path = tmp_path / "new.csv"
     path.write_text("size;y\n2,5;1\n3,5;1\n")
