@@ -34,6 +34,7 @@ from combutab._model_files import Checkpoint
 from combutab.core.device import Precision, guard_forks, resolve_device
 from combutab.core.metrics import plain_name
 from combutab.core.rng import Stream, fold_in, holding, seed_from
+from combutab.core.rows import rows_of_table
 from combutab.core.splits import (
     RowOrder,
     Split,
@@ -559,12 +560,15 @@ class BaseMLP(Fitted):
         if mode.is_new:
             encoder = self.make_encoder()
             weight = None if data.weight is None else data.weight[train_rows]
-            tables = [encoder.fit_encode(X, weight, owner=owner)]
+            with rows_of_table(train_rows):
+                tables = [encoder.fit_encode(X, weight, owner=owner)]
         else:
             encoder = self.encoder_
-            tables = [encoder.encode(X, owner=owner)]
+            with rows_of_table(train_rows):
+                tables = [encoder.encode(X, owner=owner)]
         if X_val is not None:
-            with expecting_later_rows():
+            val_rows = other_rows if len(other_rows) else range(_num_samples(X_val))
+            with expecting_later_rows(), rows_of_table(val_rows):
                 tables.append(encoder.encode(X_val, owner=owner, fitted=data.X_val is None))
         return encoder, tables
 
@@ -832,7 +836,8 @@ def check_data(
     if sample_weight is not None:
         weight = _checked_weight(as_numpy(sample_weight, "sample_weight"), n_rows)
         rows = np.flatnonzero(weight)
-    targets = estimator._checked_target(_select_rows(y, rows), "y", owner)
+    with rows_of_table(rows):
+        targets = estimator._checked_target(_select_rows(y, rows), "y", owner)
     return FitData(X, y, weight, codes, rows, targets, estimator._labels(targets), owner)
 
 

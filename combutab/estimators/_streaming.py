@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from combutab.core.device import Precision, guard_forks, resolve_device
 from combutab.core.rng import Stream, fold_in, random_permutations, random_uniform, seed_from
+from combutab.core.rows import rows_of_table
 from combutab.core.text import RESERVE, as_names, check_limit, parse_bytes
 from combutab.core.world import sharing
 from combutab.estimators._base import BaseMLP, Prepared, encoded_rows
@@ -309,7 +310,9 @@ class ParquetRows:
                 if not mask.any():
                     continue
                 frame, weight = frame[mask], None if weight is None else weight[mask]
-            table = self.encoder.encode(frame[source.features], owner=self.estimator, fitted=True)
+            X = frame[source.features]
+            with rows_of_table(None):
+                table = self.encoder.encode(X, owner=self.estimator, fitted=True)
             y = self.target.encode_columns(frame[source.targets], self.estimator.precision)
             weight = self.learner.weigh(y, weight)
             if weight is not None:
@@ -353,8 +356,9 @@ def write_predictions(
     predict = getattr(estimator, method)
     extra = [name for name in names if name not in features]
     with parquet_parts(out) as parts:
-        for _, part in table.arrow_batches([*features, *extra], PREDICT_ROWS):
-            predicted = predict(table.to_frame(part.select(features)))
+        for first, part in table.arrow_batches([*features, *extra], PREDICT_ROWS):
+            with rows_of_table(range(first, first + len(part))):
+                predicted = predict(table.to_frame(part.select(features)))
             rows = part.select(names)
             for name, values in _prediction_columns(estimator, method, predicted).items():
                 if name in names:
@@ -662,9 +666,11 @@ class StreamedMLP(BaseMLP):
         if out is not None:
             write_predictions(self, table, list(features), method, out, keep)
             return None
-        predict = getattr(self, method)
-        parts = table.batches(list(features), PREDICT_ROWS)
-        return np.concatenate([predict(frame) for _, frame in parts])
+        predict, predictions = getattr(self, method), []
+        for first, frame in table.batches(list(features), PREDICT_ROWS):
+            with rows_of_table(range(first, first + len(frame))):
+                predictions.append(predict(frame))
+        return np.concatenate(predictions)
 
 
 def _features(
@@ -700,7 +706,8 @@ def _check_targets(
     for name in targets:
         if not learner.single and table.kind(name) is ColumnKind.CATEGORY:  # text, among numbers?
             for first, part in table.batches([name], PREDICT_ROWS):
-                refuse_text(part[name], f"the target {name!r}", first)
+                with rows_of_table(range(first, first + len(part))):
+                    refuse_text(part[name], f"the target {name!r}")
         if table.kind(name) not in learner.kinds:
             raise ValueError(
                 f"the target {name!r} is of type {table.type_of(name)}, which this estimator "

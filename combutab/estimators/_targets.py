@@ -319,11 +319,8 @@ def checked_numbers(y: Any, name: str, estimator: BaseEstimator) -> np.ndarray:
 _EXACT = 1 << 53  # integers up to here are float64's own
 
 
-def refuse_text(y: Any, name: str, first_row: int = 0) -> None:
-    """Raise an error if the targets of a regressor are not numbers.
-
-    ``first_row`` is the row of the table at which they start, for the message.
-    """
+def refuse_text(y: Any, name: str) -> None:
+    """Raise an error if the targets of a regressor are not numbers."""
     if scipy.sparse.issparse(y):
         return
     y = as_pandas(y, name)
@@ -336,7 +333,7 @@ def refuse_text(y: Any, name: str, first_row: int = 0) -> None:
         if y.iloc[:, j].dtype.kind in "cmM":  # later checks refuse these
             continue
         try:
-            read_numbers(y.iloc[:, j], first_row=first_row)
+            read_numbers(y.iloc[:, j])
         except TargetError as error:
             it = f"column {y.columns[j]!r}" if y.shape[1] > 1 else "it"
             raise ValueError(

@@ -29,6 +29,7 @@ from combutab.core.files import (
     whole,
 )
 from combutab.core.parameters import table_tags
+from combutab.core.rows import rows_of_table
 from combutab.core.state import declare, pack, unpack_all, with_lists
 from combutab.core.tasks import CallbackSupport, fit_task
 from combutab.core.text import list_names, user_stacklevel
@@ -556,7 +557,8 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
                 sample = RowSample(n_sample, seed) if of_quantiles else None
                 source = table if header is None else Table(header)
                 learner = self._make_learner(source, table, sample, max_distinct)
-            table.read_as(learner.forms)
+            with rows_of_table(None):  # the positions of a part are unknown
+                table.read_as(learner.forms)
             learner.add(table, weight)
         if learner is None:
             raise ValueError("there is no part of a table to fit to: batches are empty")

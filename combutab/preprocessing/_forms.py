@@ -27,6 +27,7 @@ from combutab.core.dates import (
     write_dates_as_numbers,
 )
 from combutab.core.files import choice, kind, whole
+from combutab.core.rows import name_row
 from combutab.core.state import declare
 from combutab.preprocessing._columns import (
     MISSING_TEXTS,
@@ -101,7 +102,7 @@ class ColumnForm:
                     noun = "time of day" if self.format == "%H%M" else "date"
                     raise ValueError(
                         f"{label} contains a {noun} in each row, such as {self.example()}, but "
-                        f"{value!r} (data row {row + 1:,}) is no {noun}; correct the value"
+                        f"{value!r}{name_row(row)} is no {noun}; correct the value"
                     ) from None
             raise
 
@@ -127,7 +128,7 @@ class ColumnForm:
             except ValueError:
                 raise ValueError(
                     f"{label} holds {_NOUNS[self.kind]} such as {self.example()!r}, but "
-                    f"{column.iloc[row]!r} (data row {row + 1:,}) could not be read as one; "
+                    f"{column.iloc[row]!r}{name_row(row)} could not be read as one; "
                     "correct the value, or convert the column to what it was in fit"
                 ) from None
         raise AssertionError("one value cannot be read")

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from combutab.core.dates import find_number_format, split_dates
+from combutab.core.rows import name_row
 from combutab.core.text import counted, list_names
 from combutab.preprocessing._columns import (
     ColumnKind,
@@ -458,7 +459,7 @@ def _odd_cells(texts: pd.Series, rows: Counts, n: int) -> Finding:
         if 0 < n_other_rows <= max_share * n and len(rows) - len(other_texts) > 1:
             kind: OddKind = "missing mark" if all(map(is_mark, other_texts)) else "few texts"
             why = f"although all but {n_other_rows:,} of {n:,} values are {noun}"
-            return kind, why, _named_cells(texts, other_texts, 0)
+            return kind, why, _named_cells(texts, other_texts)
     return None
 
 
@@ -744,7 +745,7 @@ def infer_task(y: Any, *, name: str = "y") -> Task:
     return "regression" if "regression" in tasks else "classification"
 
 
-def read_numbers(y: pd.Series, *, name: str = "y", first_row: int = 0) -> pd.Series:
+def read_numbers(y: pd.Series, *, name: str = "y") -> pd.Series:
     """Convert a target to numbers, also from text.
 
     Parameters
@@ -753,8 +754,6 @@ def read_numbers(y: pd.Series, *, name: str = "y", first_row: int = 0) -> pd.Ser
         Values of the target.
     name : str, default="y"
         Name of the target in error messages.
-    first_row : int, default=0
-        Row of the table at which ``y`` starts, for error messages.
 
     Raises
     ------
@@ -773,7 +772,7 @@ def read_numbers(y: pd.Series, *, name: str = "y", first_row: int = 0) -> pd.Ser
     texts = objects.astype(str).str.strip()
     counts = texts[y.notna()].value_counts(sort=False)
     rows = {str(value): int(count) for value, count in counts.items()}
-    raise TargetError(*_problem(texts.where(y.notna()), rows, first_row), name)
+    raise TargetError(*_problem(texts.where(y.notna()), rows), name)
 
 
 def _column_task(column: pd.Series, name: str) -> Task:
@@ -824,7 +823,7 @@ def _check_labels(column: pd.Series, name: str) -> None:
                 next((v for v in measured if not number_form(v)), next(iter(measured)))
             )
             unmeasured = [value for value in rows if value not in measured]
-            also = f", and {_named_cells(texts, unmeasured, 0)}" if unmeasured else ""
+            also = f", and {_named_cells(texts, unmeasured)}" if unmeasured else ""
             problem = f"has {sum(measured.values()):,} numbers with a unit or other text, such as "
             raise TargetError(f"{problem}{example}{also}", "form", name)
         if len(rows) > n / 2:
@@ -855,9 +854,7 @@ def _different_texts(rows: Mapping[str, int], n: int) -> tuple[str, TargetFault]
     return f"has {len(rows):,} different texts in {n:,} rows ({some}, ...)", "names"
 
 
-def _problem(
-    texts: pd.Series, rows: Mapping[str, int], first_row: int = 0
-) -> tuple[str, TargetFault]:
+def _problem(texts: pd.Series, rows: Mapping[str, int]) -> tuple[str, TargetFault]:
     """Describe why texts are not read as numbers: the form of most of them, or some cells."""
     n = sum(rows.values())
     forms = {value: number_form(value) for value in rows}
@@ -875,12 +872,12 @@ def _problem(
             _different_texts(rows, n)
             if len(rows) > _MAX_CLASSES
             else (
-                f"has text that is not numbers: {_named_cells(texts, list(rows), first_row)}",
+                f"has text that is not numbers: {_named_cells(texts, list(rows))}",
                 "cells",
             )
         )
     other_texts = [value for value, form in forms.items() if form != main_form]
-    also = f", and {_named_cells(texts, other_texts, first_row)}" if other_texts else ""
+    also = f", and {_named_cells(texts, other_texts)}" if other_texts else ""
     if main_form != "plain":
         example = next(
             v for v, form in forms.items() if form == main_form and number_form(v) == main_form
@@ -896,13 +893,13 @@ def _problem(
     return f"has numbers as text, such as {quoted((zeros or list(rows))[0])}", "text"
 
 
-def _named_cells(texts: pd.Series, values: list[str], first_row: int) -> str:
+def _named_cells(texts: pd.Series, values: list[str]) -> str:
     """Name values, each with the number of its rows and the first of them."""
     said = []
     for value in values[:_N_SHOWN]:
         same = (texts == value).to_numpy(bool, na_value=False)
-        first, count = first_row + int(same.argmax()) + 1, int(same.sum())
-        where = f"data row {first:,}" if count == 1 else f"{count:,} rows, first data row {first:,}"
-        said.append(f"{quoted(value) if value else 'a blank'} ({where})")
+        count = int(same.sum())
+        where = name_row(int(same.argmax()), "" if count == 1 else f"{count:,} rows, first ")
+        said.append(f"{quoted(value) if value else 'a blank'}{where}")
     more = len(values) - _N_SHOWN
     return ", ".join(said) + (f" and {more:,} more value{'s' * (more > 1)}" if more > 0 else "")

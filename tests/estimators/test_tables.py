@@ -97,6 +97,44 @@ def test_list_in_a_cell_is_named_by_row(library):
         MLPClassifier(n_members=1).fit(X.to_numpy() if library == "numpy" else X, [0, 1] * 150)
 
 
+def _table_with_an_odd_date():
+    """A column of dates as text with one other text in data row 43 of 60."""
+    days = pd.date_range("2024-01-01", periods=60).strftime("%d.%m.%Y").to_series(index=range(60))
+    return pd.DataFrame({"day": days.mask(days.index == 42, "soon"), "size": np.arange(60.0)})
+
+
+@pytest.mark.filterwarnings("ignore:text is read as dates")
+def test_odd_cells_are_named_by_rows_of_the_whole_table():
+    table, y = _table_with_an_odd_date(), np.arange(60.0)
+    val_rows = np.arange(37, 60)
+    reg = MLPRegressor(**QUICK, early_stopping=True, validation_split=[(np.arange(37), val_rows)])
+    with pytest.raises(ValueError, match=r"but 'soon' \(data row 43\) could not be read"):
+        reg.fit(table, y)
+    numbers = table[["size"]]
+    with pytest.raises(ValueError, match=r"'soon' \(data row 43\)"):
+        weight = (y > 4).astype(float)
+        MLPRegressor(**QUICK).fit(numbers, table["day"].where(y == 42, y), sample_weight=weight)
+    fitted = MLPRegressor(**QUICK).fit(table.drop(index=42), np.delete(y, 42))
+    with pytest.raises(ValueError, match=r"'soon' \(data row 6\)"):  # of the table X_val
+        MLPRegressor(**QUICK).fit(table[:30], y[:30], X_val=table[37:], y_val=y[37:])
+    with pytest.raises(ValueError, match=r"'soon' \(data row 43\)"):
+        fitted.predict(table)
+
+
+@pytest.mark.filterwarnings("ignore:text is read as dates")
+def test_odd_cells_in_parquet_files_have_no_row_of_a_part(tmp_path):
+    pytest.importorskip("pyarrow")
+    table, y = _table_with_an_odd_date(), np.arange(60.0)
+    reg = MLPRegressor(**QUICK).fit(table.drop(index=42), np.delete(y, 42))
+    path = tmp_path / "table.parquet"
+    table.assign(y=y).to_parquet(path, row_group_size=40)
+    for out in (None, tmp_path / "out.parquet"):
+        with pytest.raises(ValueError, match=r"'soon' \(data row 43\)"):
+            reg.predict_parquet(path, out=out)
+    with pytest.raises(ValueError, match="'soon' could not be read"):
+        MLPRegressor(**QUICK).fit_parquet(path, "y")
+
+
 def test_sparse_formats():
     dense = np.where(X > 3, X, 0)
     sparse = scipy.sparse.csr_array(dense)
