@@ -32,6 +32,8 @@ DATE_FORMATS = (
 )
 """Formats of dates as text, in the directives of ``strftime``; %^b is %b in capital letters."""
 
+NOW = ("now", "today")  # text that pandas reads as the current time
+
 _SHORT_NAMES = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"
 _LONG_NAMES = (
     "january|february|march|april|may|june|july|august|september|october|november|december"
@@ -88,6 +90,11 @@ def _formats_of(text: str) -> list[str]:
             clocks = (clock for clock in _CLOCKS if _pattern(clock).fullmatch(remainder[1:]))
             formats += [f"{form}{remainder[0]}{clock}" for clock in clocks]
     return formats
+
+
+def is_now(value: object) -> bool:
+    """Tell whether a value is text that pandas reads as the current time."""
+    return isinstance(value, str) and value in NOW
 
 
 def find_date_format(texts: Iterable[str]) -> str | None:
@@ -161,6 +168,8 @@ def read_dates(texts: pd.Series, form: str) -> pd.Series:
     strptime_format = form.replace("%^", "%")
     to_utc = "%z" in form and offsets_differ(stripped_texts)
     present_texts = stripped_texts.dropna()
+    if present_texts.isin(NOW).any():
+        raise ValueError(f"text that has not the format {form}")
     if "%z" in form and not all(re.search(_OFFSET, text) for text in present_texts):
         raise ValueError(f"dates without a time zone, which the format {form} has")
     try:

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
+from combutab.core.dates import is_now
 from combutab.core.text import as_names
 from combutab.preprocessing import (
     ColumnKind,
@@ -77,7 +78,7 @@ def _duration(value: Any) -> float | None:
 
 
 def _moment(value: Any) -> np.datetime64 | None:
-    if isinstance(value, numbers.Number):
+    if isinstance(value, numbers.Number) or is_now(value):
         return None
     try:
         stamp = value.to_timestamp() if isinstance(value, pd.Period) else pd.Timestamp(value)

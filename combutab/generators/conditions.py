@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
+from combutab.core.dates import is_now
 from combutab.preprocessing import (
     ModeEncoder,
     NumberColumn,
@@ -512,7 +513,7 @@ def _as_value(value: Any, values: pd.Series) -> Any:
     number = isinstance(value, Real | Decimal) and not isinstance(value, excluded)
     try:
         if types.is_datetime64_any_dtype(values.dtype):
-            moment: Any = pd.NaT if number else pd.Timestamp(value)
+            moment: Any = pd.NaT if number or is_now(value) else pd.Timestamp(value)
         elif types.is_timedelta64_dtype(values.dtype):
             return pd.NaT if number else pd.Timedelta(value)
         elif _is_moment(values.dtype):  # a time of day

@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
+from combutab.core.dates import is_now
 from combutab.core.files import parse_json, whole_file
 from combutab.core.state import add_kind, pack, unpack
 from combutab.core.text import known_instead, list_names, no_column, one_line
@@ -328,6 +329,8 @@ class Inequality(Constraint):
 
 def _read_text(text: Any) -> Any:
     """Read text as a date or a duration; None for other text."""
+    if is_now(text):
+        return None
     for kind in (pd.Timestamp, pd.Timedelta):
         try:
             return kind(text)

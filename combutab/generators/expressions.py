@@ -19,6 +19,8 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
+from combutab.core.dates import is_now
+
 _FORMS = (
     "names of columns (in backticks if they are not identifiers), numbers, text in quotes, "
     "arithmetic, comparisons, in (...), is None, and, or, not"
@@ -277,6 +279,8 @@ class Expression:
                 return pd.Series(met)
             case ast.Compare(left=left, ops=compared, comparators=operands):
                 sides = [self._value(part, columns) for part in (left, *operands)]
+                if any(map(is_now, sides)) and any(map(_is_date, sides)):
+                    raise TypeError("'now' and 'today' are not dates")
                 n = _length(columns)
                 met = np.ones(n, dtype=bool)
                 for first, sign, second in zip(sides, compared, sides[1:], strict=False):
@@ -457,6 +461,10 @@ def exact_operand(column: pd.Series) -> pd.Series:
     exact = operand.astype(object)
     exact.iloc[rows] = [int(value) for value in values]
     return exact
+
+
+def _is_date(side: Value) -> bool:
+    return isinstance(side, pd.Series) and types.is_datetime64_any_dtype(side.dtype)
 
 
 def _plain_floats(column: pd.Series) -> pd.Series:

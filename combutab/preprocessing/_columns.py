@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
+from combutab.core.dates import NOW
 from combutab.core.text import list_names, user_stacklevel
 
 # ---- The kind of a column: by its dtype, and for objects by its values --------------------------
@@ -336,9 +337,11 @@ def object_datetimes(column: pd.Series, label: str) -> pd.Series:
         return column
     zones = {getattr(value, "tzinfo", None) for value in column.dropna()}
     try:
-        return pd.to_datetime(column, utc=len(zones) > 1)
+        if not column.astype(object).isin(NOW).any():
+            return pd.to_datetime(column, utc=len(zones) > 1)
     except pd.errors.OutOfBoundsDatetime:
-        parsed = _parse_times(column, label, "datetimes")
+        pass
+    parsed = _parse_times(column, label, "datetimes")
     return parsed if zones - {None} else parsed.dt.tz_localize(None)
 
 
@@ -392,7 +395,8 @@ def _parse_times(column: pd.Series, label: str, what: str) -> pd.Series:
     objects = pd.Series(values, dtype=object)
     parsed: pd.Series
     if what == "datetimes":
-        parsed = pd.to_datetime(objects, utc=True, errors="coerce", format="ISO8601")
+        dates = objects.mask(objects.isin(NOW))
+        parsed = pd.to_datetime(dates, utc=True, errors="coerce", format="ISO8601")
     else:
         durations = pd.Series([_as_duration(value) for value in values], dtype=object)
         parsed = pd.to_timedelta(durations, errors="coerce")

@@ -9,6 +9,9 @@ import pandas as pd
 import pytest
 
 from combutab import CTGAN, TVAE, TabFlow, TabFlowImputer, load
+from combutab.generators.constraints import Inequality
+from combutab.generators.expressions import Expression
+from combutab.preprocessing.modes import given_categories, given_numbers
 from tests.generators.small import make
 
 RNG = np.random.default_rng(0)
@@ -126,3 +129,27 @@ def test_sampled_clock_numbers_are_times_of_day():
     assert later["dep_time"].between(930, 1745).all()
     with pytest.raises(ValueError, match="1775"):
         generator.sample(2, conditions={"dep_time": 1775})
+
+
+@pytest.mark.parametrize("word", ["now", "today"])
+@pytest.mark.parametrize("name", ["dtype", "date", "iso"])
+def test_now_and_today_are_not_dates_in_conditions(name, word):
+    column = MOMENTS if name == "dtype" else COLUMNS[name]
+    model = make(TVAE).fit(pd.DataFrame({"v": column, "x": SIZES}))
+    for condition in (word, ("2016-01-01", word)):
+        with pytest.raises(ValueError, match=f"'{word}' (is not a|cannot be|.*could not be read)"):
+            model.sample(2, conditions={"v": condition})
+
+
+@pytest.mark.parametrize("word", ["now", "today"])
+def test_now_and_today_are_not_dates_in_constraints_and_bounds(word):
+    columns = {"v": pd.Series(MOMENTS)}
+    with pytest.raises(ValueError, match=f"no column '{word}'"):
+        Inequality("v", "<", word).check(pd.DataFrame(columns))
+    with pytest.raises(ValueError, match="are not dates"):
+        Expression(f"v < '{word}'").truth(columns, N)
+    assert not Expression(f"v == '{word}'").truth({"v": pd.Series([f"{word}s"])}, 1).any()
+    with pytest.raises(ValueError, match=r"column 'v': .* are not dates"):
+        given_numbers(columns["v"].dtype, "column 'v'", ("2024-01-01", word), 4)
+    with pytest.raises(ValueError, match=r"column 'v': .* are not dates"):
+        given_categories(columns["v"].dtype, "column 'v'", ["2024-01-01", word], False)

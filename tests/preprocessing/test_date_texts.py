@@ -166,3 +166,20 @@ def test_objects_of_dates_beyond_nanoseconds_are_dates():
     ]
     assert numbers[[0, 2]].tolist() == expected
     assert encoder.read(pd.DataFrame({"end": ["9999-12-31"]}))[0][0, 0] == expected[0]
+
+
+@pytest.mark.parametrize("word", ["now", "today"])
+@pytest.mark.parametrize("form", [None, "%Y-%m-%d", "%d.%m.%Y"])
+def test_now_and_today_are_not_dates(word, form):
+    days = pd.Series(pd.date_range("2024-01-01", periods=60))
+    column = days if form is None else days.dt.strftime(form)
+    encoder = TableEncoder()
+    if form is None:
+        encoder.fit(pd.DataFrame({"day": column}))
+    else:
+        with pytest.warns(OddColumnWarning):
+            encoder.fit(pd.DataFrame({"day": column}))
+        with pytest.raises(ValueError, match=form):
+            read_dates(pd.Series([word]), form)
+    with pytest.raises(ValueError, match=f"'day' .* '{word}' .*could not be read"):
+        encoder.encode(pd.DataFrame({"day": [column[0], word]}, dtype=object))

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
+from combutab.core.dates import is_now
 from combutab.preprocessing.modes._columns import (
     CategoryColumn,
     IdentifierColumn,
@@ -73,6 +74,7 @@ def given_numbers(
     edges_text = ", ".join(map(str, some))
     try:
         _check_range(dtype, edges)
+        _refuse_now(edges)
         column = pd.Series(list(edges)).astype(dtype)
     except (TypeError, ValueError) as error:
         raise ValueError(
@@ -122,6 +124,12 @@ def _check_range(dtype: Any, edges: Sequence[Any]) -> None:
     low, high, *plain = _python_scalars([limits.min, limits.max, *edges])
     if not all(low <= edge <= high for edge in plain):
         raise ValueError(f"it holds {limits.min!s} to {limits.max!s}")
+
+
+def _refuse_now(values: Sequence[Any]) -> None:
+    """Raise ValueError for text that pandas would read as the current time."""
+    if any(map(is_now, values)):
+        raise ValueError("'now' and 'today' are not dates")
 
 
 def _python_scalars(values: Sequence[Any]) -> list[Any]:
@@ -310,6 +318,8 @@ def given_categories(
         ):  # without the other categories, which depend on the rows
             categories = pd.Index(plain, dtype=dtype.categories.dtype)
             dtype = pd.CategoricalDtype(categories, dtype.ordered)
+        if types.is_datetime64_any_dtype(getattr(dtype, "categories", dtype)):
+            _refuse_now(plain)
         column = pd.Series(listed, dtype=dtype)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{label}: {dtype} cannot hold its categories: {error}") from error
