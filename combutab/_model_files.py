@@ -295,15 +295,23 @@ def with_prefix(tensors: Mapping[str, V], prefix: str) -> dict[str, V]:
 
 
 def encode(value: Any, name: str) -> Any:
-    """A parameter or fitted attribute as JSON; raises ValueError with its name if impossible."""
+    """A parameter or fitted attribute as JSON; raises ValueError with its name if impossible.
+
+    Ranges, sets, and columns of pandas become lists.
+    """
+    if isinstance(value, set | frozenset):
+        value = sorted(value, key=repr)  # the same bytes in each process
+    elif isinstance(value, range | pd.Index | pd.Series):
+        value = list(value)
     try:
         return pack(value)
     except TypeError as error:
         if isinstance(value, np.ndarray):
             raise ValueError(f"{name} cannot be saved: {error}") from error
         raise ValueError(
-            f"{name}={value!r} cannot be saved without code: use a name, a class of "
-            "combutab.activations or a functools.partial of one; or pickle the estimator"
+            f"{name}={value!r} cannot be saved, a {type(value).__name__}: a model file has "
+            "numbers, text, dates, lists, dicts, classes of combutab.activations and partial "
+            "functions of these, but no other code; convert it, or pickle the estimator"
         ) from error
 
 

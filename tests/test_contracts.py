@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 import warnings
+from collections import deque
 from pathlib import Path
 
 import joblib
@@ -250,6 +251,24 @@ def test_classes_that_cannot_be_saved_are_named(tmp_path):
     days = np.array(["2020-01-01", "2021-01-01"] * 15, dtype="M8[s]")
     model = MLPClassifier(hidden_layer_sizes=(4,), max_iter=1).fit(np.arange(30.0)[:, None], days)
     with pytest.raises(ValueError, match=r"datetime64\[s\]"):
+        model.save(tmp_path / "model")
+
+
+def test_ranges_and_sets_are_saved_as_lists(tmp_path):
+    X, y = pd.DataFrame({"a": np.arange(30.0), "b": [0, 1] * 15, "c": [3, 4, 5] * 10}), range(30)
+    model = MLPRegressor(
+        hidden_layer_sizes=range(3, 5),
+        categorical_features={"c", "b"},
+        max_iter=1,
+        n_iter_no_change=np.inf,
+    ).fit(X, y)
+    model.save(tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    assert loaded.hidden_layer_sizes == [3, 4]
+    assert loaded.categorical_features == ["b", "c"]
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+    model.set_params(categorical_features=deque(["b"])).fit(X, y)
+    with pytest.raises(ValueError, match=r"categorical_features=deque.* a deque: .*pickle"):
         model.save(tmp_path / "model")
 
 
