@@ -321,7 +321,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
     - Text that is dates or times in one format, such as ``22-Jun-2024``, ``10:18`` or ``2h 5m``, is
       read as dates or durations, and a warning names the columns. Later tables have the same
       format, or dates. In a table that is read in parts, the first part decides.
-    - Booleans are 0 and 1.
+    - Booleans are 0 and 1. Later tables may have these numbers instead, but no others.
     - Numbers, dates, booleans and parts of dates that are constant in ``fit`` become 0.
     - Categories are one-hot encoded, with one column per category seen in ``fit`` (also if there
       are only two). Categories of fewer rows than `min_frequency` share one column, and missing
@@ -582,8 +582,8 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         ------
         ValueError
             If columns are missing, added or in another order, a value is infinite, a numeric
-            column holds text that is not a number, or categories have a type that matches no
-            fitted category.
+            column holds text that is not a number, a boolean column holds other numbers than 0
+            and 1, or categories have a type that matches no fitted category.
         """
         check_is_fitted(self)
         table = validate_table(self if owner is None else owner, X, reset=False)
@@ -597,7 +597,10 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         return self._assemble(block, factors, None if fitted else table.label)
 
     def _read_block(self, table: Table) -> Block:
-        """The columns that are read as numbers; refuses text where fit has seen no values."""
+        """The columns that are read as numbers.
+
+        Refuses text where fit has seen no values, and other numbers than 0 and 1 as booleans.
+        """
         numeric, scaler = _numeric(self.kinds_), self.numeric_scaler_
         for j in np.array(numeric, dtype=int)[scaler.constant].tolist():
             if self.kinds_[j] == "number" and not table.is_numeric(j):
@@ -609,7 +612,17 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
                         f"{table.label(j)} was empty or constant in fit, and holds {example!r} "
                         "now; leave the column out, or fit on a table where it has values"
                     ) from error
-        return table.block(numeric, self.kinds_)
+        block = table.block(numeric, self.kinds_)
+        for i, j in enumerate(numeric):
+            if self.kinds_[j] == "bool" and table.kind(j, None) != "bool":
+                values = block.column(i)
+                invalid = values[~(np.isnan(values) | (values == 0) | (values == 1))]
+                if len(invalid):
+                    raise ValueError(
+                        f"{table.label(j)} held booleans in fit, and holds {invalid[0]:g} now; "
+                        "correct the value, or fit on a table where it holds numbers"
+                    )
+        return block
 
     def read(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Read a table with the fitted columns as numbers and codes, without scaling.

@@ -132,6 +132,19 @@ def test_float_arrays_of_any_precision(dtype):
     _check_numeric(np.array([[1], [np.nan], [3]], dtype=dtype))
 
 
+@pytest.mark.parametrize("fitted", [[True, False], [True, None, False]])
+def test_booleans_take_no_other_numbers_than_0_and_1(fitted):
+    encoder = every(numeric="none").fit(pd.DataFrame({"c": fitted}))
+    for values in ([1, 0], [1.0, np.nan, 0.0], ["1", "false"], [True, None]):
+        expected = [{"1": 1, "false": 0, None: np.nan}.get(value, value) for value in values]
+        assert_array_equal(
+            encoder.read(pd.DataFrame({"c": values}))[0][:, 0], np.array(expected, float)
+        )
+    for value in (2, -1, 0.5, "2"):
+        with pytest.raises(ValueError, match=f"column 'c' held booleans in fit, and holds {value}"):
+            encoder.encode(pd.DataFrame({"c": [1, value]}))
+
+
 @pytest.mark.parametrize("dtype", ["int8", "uint64", "int64", "bool"])
 def test_integer_arrays(dtype):
     X = np.array([[0, 1], [1, 1]], dtype=dtype)
