@@ -502,6 +502,10 @@ def compare_models(
     ------
     ComparisonError
         If the data or a setting does not allow the comparison.
+    Exception
+        Any error of an estimator in ``models`` that is not a ValueError ends the comparison. Fits
+        that were scored before are lost without ``checkpoint``; with it, the next call continues
+        after them. After a ValueError the comparison goes on, and leaves this model out.
 
     Examples
     --------

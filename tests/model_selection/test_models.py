@@ -89,6 +89,24 @@ def test_stored_scores_are_not_computed_again(compared, tmp_path, monkeypatch):
         compare_models(X, Y, **settings | {"models": ["linear"]}, checkpoint=path)
 
 
+def test_scores_before_an_error_of_an_estimator_are_stored(tmp_path, monkeypatch):
+    path, fit = tmp_path / "scores.jsonl", DecisionTreeClassifier.fit
+    settings = {"models": {"linear": "linear", "tree": DecisionTreeClassifier()}, "folds": 3}
+
+    def fail(self, X, y):
+        raise TypeError("a mistake")
+
+    monkeypatch.setattr(DecisionTreeClassifier, "fit", fail)
+    with pytest.raises(TypeError, match="a mistake"):
+        compare_models(X, Y, **settings, checkpoint=path)
+    n_stored = sum(
+        '"model":"linear"' in line.replace(" ", "") for line in path.read_text().split("\n")
+    )
+    monkeypatch.setattr(DecisionTreeClassifier, "fit", fit)
+    assert len(compare_models(X, Y, **settings, checkpoint=path).results) == 6
+    assert n_stored == 3
+
+
 def test_stored_scores_belong_to_all_parameters(tmp_path):
     def pipeline(degree):
         long_steps = [("a" * 400, "passthrough"), ("b" * 400, "passthrough")]
