@@ -95,7 +95,11 @@ def _combine(first: pd.Series, second: pd.Series, sign: int) -> pd.Series:
     if are_integers(first, second):
         return _as_int64(first) + sign * _as_int64(second)
     if not types.is_numeric_dtype(first.dtype):
-        return first - second if sign < 0 else first + second
+        n_rows = len(first)
+        if isinstance(first.dtype, pd.ArrowDtype):  # which computes missing cells, and may overflow
+            is_present = first.notna() & second.notna()
+            first, second = first[is_present], second[is_present]
+        return (first - second if sign < 0 else first + second).reindex(range(n_rows))
     x, y = as_operand(first), as_operand(second)
     decimals = [
         count_decimals(x.to_numpy(), first.dtype),

@@ -376,7 +376,7 @@ def _constant(value: Any, column: pd.Series) -> Any:
         return pd.Timedelta(value)
     if types.is_datetime64_any_dtype(column.dtype):
         moment = pd.Timestamp(value)
-        zone = getattr(column.dtype, "tz", None)
+        zone = getattr(getattr(column.dtype, "pyarrow_dtype", column.dtype), "tz", None)
         return moment.tz_localize(zone) if zone is not None and moment.tz is None else moment
     return value
 

@@ -263,6 +263,19 @@ def test_polars_frames():
     assert constraints[1].check(filled).all()
 
 
+@pytest.mark.parametrize("dtype", ["timestamp[ns][pyarrow]", "timestamp[us, tz=UTC][pyarrow]"])
+def test_arrow_dates_with_missing_cells(dtype):
+    pytest.importorskip("pyarrow")
+    start = pd.Series(pd.date_range("2024-01-01", periods=60, tz="UTC" if "UTC" in dtype else None))
+    end = start + pd.to_timedelta(np.arange(1, 61), unit="D")
+    table = pd.DataFrame({"start": start.mask(start.index % 5 == 0), "end": end}).astype(dtype)
+    rules = [Inequality("start", "<", "end"), Inequality("end", "<", "2030-01-01")]
+    sampled = make(TVAE, constraints=rules).fit(table).sample(40)
+    assert sampled.dtypes.tolist() == table.dtypes.tolist()
+    for rule in rules:
+        assert rule.check(sampled).all()
+
+
 def test_differences_are_learned_not_left_over():
     rng = np.random.default_rng(0)
     start = rng.integers(0, 100_000, 600)
