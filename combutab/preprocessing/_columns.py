@@ -150,16 +150,32 @@ def encoded_kind(column: pd.Series, categorical: bool | None, label: str) -> Col
     'category'
     >>> str(encoded_kind(pd.Series(["1", "2"]), False, "column 0"))
     'number'
+    >>> str(encoded_kind(pd.Series([datetime.time(9)]), None, "column 0"))
+    'timedelta'
     """
     if categorical:
         return ColumnKind.CATEGORY
     kind = column_kind(column, of_categories=categorical is False)
     if kind == ColumnKind.COMPLEX:
         raise_complex(label)
+    if kind == ColumnKind.CATEGORY and holds_times_of_day(column, categorical is False):
+        return ColumnKind.TIMEDELTA
     if kind in (ColumnKind.TEXT, ColumnKind.EMPTY, ColumnKind.CATEGORY):
         # A column that the user says is not a category is parsed as numbers, or refused there.
         return ColumnKind.CATEGORY if categorical is None else ColumnKind.NUMBER
     return kind
+
+
+def holds_times_of_day(column: pd.Series, of_categories: bool = False) -> bool:
+    """Whether a column holds times of day without a time zone, which are read as durations.
+
+    With ``of_categories`` also one of the dtype category.
+    """
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return of_categories and holds_times_of_day(pd.Series(column.dtype.categories))
+    values = column.to_numpy(dtype=object)
+    is_time = types.infer_dtype(values, skipna=True) == "time"
+    return is_time and not any(getattr(value, "tzinfo", None) for value in values)
 
 
 def means_missing(value: Any) -> bool:
@@ -805,6 +821,8 @@ def _canonical_key(value: Any, label: str) -> Any:
         return pd.Timestamp(value)
     if isinstance(value, datetime.timedelta | np.timedelta64):
         return pd.Timedelta(value)
+    if isinstance(value, datetime.time) and value.tzinfo is None:
+        return pd.Timedelta(str(value))  # since midnight, as Arrow and polars have them
     if isinstance(value, pd.Interval | pd.Period | datetime.time):
         return str(value)
     return repr(value)

@@ -321,6 +321,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
     - Text that is dates or times in one format, such as ``22-Jun-2024``, ``10:18`` or ``2h 5m``, is
       read as dates or durations, and a warning names the columns. Later tables have the same
       format, or dates. In a table that is read in parts, the first part decides.
+    - Times of day (``datetime.time``) are durations since midnight.
     - Booleans are 0 and 1. Later tables may have these numbers instead, but no others.
     - Numbers, dates, booleans and parts of dates that are constant in ``fit`` become 0.
     - Categories are one-hot encoded, with one column per category seen in ``fit`` (also if there

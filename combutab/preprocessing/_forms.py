@@ -33,6 +33,7 @@ from combutab.preprocessing._columns import (
     MISSING_TEXTS,
     ColumnKind,
     column_kind,
+    holds_times_of_day,
     means_missing,
     object_datetimes,
     refuse_objects,
@@ -83,6 +84,8 @@ class ColumnForm:
         is_number = self.kind in _NUMBERS and types.is_numeric_dtype(column.dtype)
         if is_typed == self.column_kind or is_number:
             return column
+        if self.kind == "clock text" and holds_times_of_day(column):
+            return pd.to_timedelta(column.astype(object).map(str, na_action="ignore"))
         if self.kind in _NOUNS:
             return self._read_texts(column, label)
         if self.kind == "decimal":

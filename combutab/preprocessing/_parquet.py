@@ -561,6 +561,8 @@ def _frame(table: Any) -> pd.DataFrame:
     for column in table.columns:
         if types.is_decimal(column.type):
             column = _decimals_as_numbers(column)
+        elif types.is_time(column.type):  # durations since midnight, as the encoder reads them
+            column = column.cast(pa.time64("ns")).cast(pa.int64()).cast(pa.duration("ns"))
         elif not _is_one_of(column.type, *_FIXED):
             column = pc.dictionary_encode(column)
         columns.append(column)

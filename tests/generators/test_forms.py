@@ -153,3 +153,11 @@ def test_now_and_today_are_not_dates_in_constraints_and_bounds(word):
         given_numbers(columns["v"].dtype, "column 'v'", ("2024-01-01", word), 4)
     with pytest.raises(ValueError, match=r"column 'v': .* are not dates"):
         given_categories(columns["v"].dtype, "column 'v'", ["2024-01-01", word], False)
+
+
+def test_sampled_times_of_day_are_times(tmp_path):
+    pytest.importorskip("pyarrow")
+    table = pd.DataFrame({"v": [datetime.time(int(day) % 5) for day in DAYS], "x": SIZES})
+    table.to_parquet(tmp_path / "table.parquet")
+    for model in (make(TVAE).fit(table), make(TVAE).fit_parquet(tmp_path / "table.parquet")):
+        assert set(model.sample(50)["v"]) <= set(table["v"])

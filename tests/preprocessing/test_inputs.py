@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse
 from numpy.testing import assert_allclose, assert_array_equal
 
-from combutab.preprocessing import ParquetTable, TableEncoder
+from combutab.preprocessing import OddColumnWarning, ParquetTable, TableEncoder
 
 # in a column of codes those of one row share one
 pytestmark = pytest.mark.filterwarnings("ignore:nothing is learned from")
@@ -40,6 +40,7 @@ NUMERIC = {
     "period": pd.Series(pd.PeriodIndex(["2020-01", None, "2020-03"], freq="M")),
     "timedelta": pd.Series(pd.to_timedelta(["1 day", None, "3 days"])),
     "timedelta objects": pd.Series([dt.timedelta(1), None, dt.timedelta(3)], dtype=object),
+    "times": pd.Series([dt.time(1), None, dt.time(3)], dtype=object),
 }
 
 # name -> column of (a, missing, b), to be encoded as categories
@@ -53,7 +54,6 @@ CATEGORIES = {
     "intervals": pd.Series(pd.cut([1, np.nan, 5], 2).as_unordered()),
     "mixed": pd.Series([1, None, "1"], dtype=object),
     "bytes": pd.Series([b"a", None, b"b"], dtype=object),
-    "times": pd.Series([dt.time(1), None, dt.time(2)], dtype=object),
 }
 
 
@@ -125,6 +125,57 @@ def test_polars_special_columns():
     _check_numeric(times)
     with pytest.raises(TypeError, match=r"call \.collect"):
         every().fit(null.lazy())
+
+
+def _tables_of_times(folder):
+    """Times of day in each library; the last column has the dtype category in pandas."""
+    pl, pa = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+    times = [dt.time(1, 30), None, dt.time(23, 59, 59, 500_000), dt.time(1, 30)] * 5
+    table = pd.DataFrame({"c": times}, dtype=object)
+    table.to_parquet(folder / "times.parquet")
+    ((_, from_file),) = ParquetTable(folder / "times.parquet").batches(["c"], 100)
+    return {
+        "pandas": table,
+        "pandas arrow": table.astype(pd.ArrowDtype(pa.time64("us"))),
+        "polars": pl.DataFrame({"c": times}),
+        "pyarrow": pa.table({"c": times}),
+        "parquet": from_file,
+        "text": pd.DataFrame({"c": table["c"].map(str, na_action="ignore")}),
+    }
+
+
+def test_times_of_day_are_seconds_since_midnight(tmp_path):
+    tables = _tables_of_times(tmp_path)
+    for library in list(tables)[:-1]:
+        encoder = every(numeric="none").fit(tables[library])
+        assert encoder.kinds_ == ("timedelta",)
+        for X in tables.values():
+            assert encoder.encode(X).dense[[0, 2], 0].tolist() == [5400.0, 86399.5]
+    with pytest.raises(ValueError, match="column 'c' holds timedeltas, but 'noon'"):
+        encoder.encode(pd.DataFrame({"c": ["noon"]}))
+    with pytest.warns(OddColumnWarning, match="c"):
+        from_text = every(numeric="none").fit(pd.DataFrame({"c": ["9:05", "10:18"]}))
+    assert from_text.encode(tables["pandas"]).dense[[0, 2], 0].tolist() == [5400.0, 86399.5]
+    declared = tables["pandas"].astype("category")
+    numbers = every(numeric="none", categorical_features=None).fit(declared)
+    assert numbers.encode(declared).dense[[0, 2], 0].tolist() == [5400.0, 86399.5]
+
+
+def test_times_of_day_declared_as_categories_are_the_same_from_each_library(tmp_path):
+    tables = _tables_of_times(tmp_path)
+    for library in tables:
+        encoder = every(categorical_features=["c"], max_onehot=32).fit(tables[library])
+        assert encoder.kinds_ == ("category",)
+        for X in tables.values():
+            assert_array_equal(encoder.encode(X).dense[:3], np.eye(3)[[0, 2, 1]])
+    assert [list(every(categorical_features=["c"]).fit(X).categories_[0]) for X in tables.values()][
+        :-1
+    ] == [[pd.Timedelta("01:30:00"), pd.Timedelta("23:59:59.5"), None]] * 5
+
+
+def test_times_of_day_in_a_time_zone_are_categories():
+    X = pd.DataFrame({"c": [dt.time(1, tzinfo=dt.UTC), dt.time(2, tzinfo=dt.UTC)] * 5})
+    assert every().fit(X).kinds_ == ("category",)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, np.longdouble, object])
