@@ -60,7 +60,7 @@ class Bootstrap:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a sample may lack a class
             values = [
-                metric.values(y[rows], *(array[rows] for array in predictions))
+                _score_sample(metric, y[rows], (predictions[0][rows], predictions[1][rows]))
                 for rows in self.samples
             ]
         drawn = np.array(values)[np.isfinite(values)]
@@ -76,6 +76,16 @@ class Bootstrap:
         half = student_t.ppf(0.5 + LEVEL / 2, n - 1) * error
         low, high = scale.invert(np.array([center - half, center + half]))
         return float(min(low, score)), float(max(high, score))
+
+
+def _score_sample(
+    metric: Metric, y: np.ndarray, predictions: tuple[np.ndarray, np.ndarray]
+) -> float:
+    """Score a sample; NaN if the metric is not defined for it, as without rows of a class."""
+    try:
+        return metric.values(y, *predictions)
+    except ValueError:
+        return np.nan
 
 
 def _enough_squares(

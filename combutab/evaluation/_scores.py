@@ -77,6 +77,8 @@ class PredictionScores:
     no_interval : str
         Why there are no intervals, such as too few rows; empty if there are some, or if none were
         requested.
+    positive : class label or None
+        Of two classes, the one of F1, average precision and ``thresholds``; None for other targets.
     """
 
     task: str
@@ -92,6 +94,7 @@ class PredictionScores:
     classes: np.ndarray | None = None
     rows: np.ndarray | None = None
     no_interval: str = ""
+    positive: Any = None
 
     @property
     def beats_baseline(self) -> bool:
@@ -106,15 +109,11 @@ class PredictionScores:
 
         One row per threshold (index): ``predicted``, the share of rows that are predicted to be
         positive, ``precision`` (NaN without such rows) and ``recall``. ``columns.name`` is the
-        positive class: 1 or True, or else the rarer one. None unless the target has two classes and
-        the estimator has probabilities.
+        positive class. None unless the target has two classes and the estimator has probabilities.
         """
-        if self.y_proba is None or self.classes is None or self.y_true.ndim == 2:
+        if self.y_proba is None or self.classes is None or self.positive is None:
             return None
-        if len(self.classes) != 2:
-            return None
-        counts = np.array([(self.y_true == label).sum() for label in self.classes])
-        positive = positive_class(self.classes, counts)
+        positive = self.classes.tolist().index(self.positive)
         is_positive = self.y_true == self.classes[positive]
         is_predicted = self.y_proba[:, [positive]] >= np.array(_THRESHOLDS)
         n_correct = (is_predicted & is_positive[:, None]).sum(0)
@@ -123,7 +122,7 @@ class PredictionScores:
             {
                 "predicted": is_predicted.mean(0),
                 "precision": n_correct / np.where(n_predicted, n_predicted, np.nan),
-                "recall": n_correct / max(1, counts[positive]),
+                "recall": n_correct / max(1, is_positive.sum()),
             },
             index=pd.Index(_THRESHOLDS, name="threshold"),
         )
@@ -154,9 +153,9 @@ class PredictionScores:
         head = f"Scores on {rows}{set_aside}. The baseline predicts {self.baseline}."
         if self.no_interval:
             head = f"{head} There are {self.no_interval}."
-        if self.y_true.ndim > 1 or self.classes is None or len(self.classes) != 2:
+        if self.positive is None:
             return head
-        return f"{head} F1 and average precision are those of {self.classes.tolist()[1]!r}."
+        return f"{head} F1 and average precision are those of {self.positive!r}."
 
     def __str__(self) -> str:
         parts = [self._head, ""]
@@ -492,6 +491,7 @@ def _class_scores(
         classes,
         rows,
         reason,
+        classes.tolist()[positive] if len(classes) == 2 and not multilabel else None,
     )
 
 

@@ -346,7 +346,7 @@ def test_precision_and_recall_by_threshold():
     proba = np.array([0.04, 0.35, 0.75, 0.35, 0.85])
     scores = PredictionScores(
         "classification", "f1", pd.DataFrame(), "", 5, None, None, y, y,
-        np.column_stack([1 - proba, proba]), np.array(["no", "yes"]),
+        np.column_stack([1 - proba, proba]), np.array(["no", "yes"]), positive="yes",
     )  # fmt: skip
     table = scores.thresholds
     assert table.columns.name == "yes"
@@ -354,3 +354,26 @@ def test_precision_and_recall_by_threshold():
     assert table.loc[0.8].tolist() == [0.2, 1.0, 0.5]
     assert np.isnan(table.loc[0.9, "precision"])
     assert replace(scores, y_proba=None).thresholds is None
+
+
+def test_positive_class_is_the_rarer_one_of_training():
+    y_train = np.array(["churned"] * 3 + ["stayed"] * 9)
+    y = np.array(["churned"] * 20 + ["stayed"] * 12)
+    X = np.linspace(0, 1, 32)[:, None]
+    model = LogisticRegression().fit(X, y)
+    scores = evaluate_predictions(model, X, y, y_train=y_train, n_resamples=0)
+    expected = metrics.f1_score(y, model.predict(X), pos_label="churned")
+    assert scores.table.loc["f1", "score"] == pytest.approx(expected)
+    assert scores.positive == scores.thresholds.columns.name == "churned"
+    assert "are those of 'churned'" in str(scores)
+
+
+@pytest.mark.parametrize("scoring", ["roc_auc_ovo", "neg_brier_score"])
+def test_samples_without_a_class_do_not_count_for_intervals(scoring):
+    groups = np.arange(300) // 20
+    y = np.where(groups < 2, "c", np.where(groups % 2, "a", "b"))
+    features = np.random.default_rng(0).normal(size=(300, 2)) + (y == "c")[:, None]
+    model = LogisticRegression().fit(features, y)
+    scores = evaluate_predictions(model, features, y, scoring=scoring, groups=groups)
+    low, score, high = scores.table.iloc[0][["low", "score", "high"]]
+    assert low < score < high
