@@ -12,7 +12,14 @@ import pandas as pd
 from combutab.core.metrics import METRICS
 from combutab.core.requirements import DATABASE_SCORES, SCORES, check_requirements
 from combutab.reports._attacks import ATTRIBUTES, MEMBERSHIP, SINGLING_OUT
-from combutab.reports._findings import C2ST, HELD_OUT, SYNTHETIC, best_learner, retained_of_targets
+from combutab.reports._findings import (
+    C2ST,
+    HELD_OUT,
+    LITTLE,
+    SYNTHETIC,
+    best_learner,
+    retained_of_targets,
+)
 from combutab.reports._yardsticks import column_losses, pair_losses
 
 
@@ -24,10 +31,11 @@ def _utility(evaluation: Any) -> float:
     metric = METRICS[str(evaluation.task)][str(evaluation.metric)]
     table = evaluation.efficacy
     table = table[table["learner"] == best_learner(table, metric)]
-    means = table[table["metric"] == metric.name].set_index("source")["mean"]
+    scores = table[table["metric"] == metric.name].set_index("source")
+    means, error = scores["mean"], float(scores["se"]["real"])
     sign = 1 if metric.greater_is_better else -1
     improvement = sign * (float(means["real"]) - evaluation.guess)
-    if not improvement > 0:
+    if not improvement >= max(LITTLE, 2 * error):  # as in the finding: the share would be chance
         return math.nan
     return sign * (float(means[SYNTHETIC]) - evaluation.guess) / improvement
 
@@ -115,10 +123,10 @@ def scores_of(evaluation: Any) -> dict[str, float]:
 
 
 def person_scores(persons: Sequence[Any]) -> dict[str, float]:
-    """Compute the largest scores of privacy of several tables; NaN if not known."""
+    """Compute the largest scores of privacy of several tables; NaN if not known for one of them."""
     names = [name for name in DATABASE_SCORES if name in _COMPUTE and name != "columns"]
     values = {name: [_COMPUTE[name](person) for person in persons] for name in names}
-    return {name: float(pd.Series(values[name], dtype=float).max()) for name in names}
+    return {name: float(pd.Series(values[name], dtype=float).max(skipna=False)) for name in names}
 
 
 class ScoredEvaluation(ABC):

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -78,6 +79,14 @@ def test_scores_are_those_of_the_tables(evaluation):
     kept = (areas["synthetic"] - 0.5) / (areas["real"] - 0.5)
     assert scores["utility"] == pytest.approx(kept)
     assert scores["copies"] == evaluation.copies
+
+
+@pytest.mark.parametrize(("improvement", "error"), [(0.01, 0.0), (0.06, 0.04)])
+def test_utility_without_skill_is_not_known(evaluation, improvement, error):
+    efficacy = evaluation.efficacy.copy()
+    is_real = efficacy["source"] == "real"
+    efficacy.loc[is_real, ["mean", "se"]] = evaluation.guess + improvement, error
+    assert math.isnan(replace(evaluation, efficacy=efficacy).scores["utility"])
 
 
 def test_require_returns_or_raises(evaluation):

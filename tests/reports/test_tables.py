@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -103,6 +104,14 @@ def test_requirements_on_databases(evaluation):
     assert len(error.value.failures) == 1
     with pytest.raises(ValueError, match="detection_rows"):
         evaluation.require("detection>=0.5")
+
+
+def test_privacy_of_all_roots_must_be_known(evaluation):
+    assert evaluation.require("membership_auc<=1") is evaluation
+    unknown = replace(evaluation.privacy["people"], attacks={})
+    found = replace(evaluation, privacy={**evaluation.privacy, "sites": unknown})
+    with pytest.raises(RequirementError, match="membership_auc"):
+        found.require("membership_auc<=1")
 
 
 def test_json_has_scores_and_no_rows(evaluation):
