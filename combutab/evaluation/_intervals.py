@@ -67,7 +67,9 @@ class Bootstrap:
         if len(drawn) < 0.5 * len(self.samples):
             return np.nan, np.nan
         scale = _Scale(metric.low, metric.high, self.n_units)
-        center, spread = scale.transform(np.array([score]))[0], scale.transform(drawn).std(ddof=1)
+        center = scale.transform(np.array([score]))[0]
+        with np.errstate(invalid="ignore"):  # the logarithm of an error of 0 is infinite
+            spread = scale.transform(drawn).std(ddof=1)
         # Samples that all have the same score, such as an accuracy of 1, do not show how it varies.
         if not np.isfinite(center) or not np.isfinite(spread) or spread < 1e-9:
             return np.nan, np.nan

@@ -387,6 +387,12 @@ def _verdict(scores: PredictionScores | None) -> str:
         return f"The model is no better than the baseline: {scores_text}."
     if scores.no_interval:
         return f"{scores_text}. Whether the model is better is uncertain: {scores.no_interval}."
+    mae: Any = scores.table.loc["mae"] if "mae" in scores.table.index else row
+    if np.isnan(row["low"]) and mae["high"] >= mae["baseline"]:  # large errors, such as of R2
+        return (
+            f"{scores_text}. Whether the model is better is uncertain: a few rows determine this "
+            "score, and MAE is not clearly better."
+        )
     ends = (row["low"], row["high"])
     near = ends[0] <= baseline <= ends[1]
     if near:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.svm import LinearSVC
 
 from combutab import MLPClassifier, MLPRegressor
@@ -62,6 +62,19 @@ def test_given_scores_and_explained_rows_are_shown(classifier):
     text = re.sub(r"<[^>]+>", " ", render_report(found))
     assert f"Scores on {scores.n_rows:,} rows" in text
     assert "Row 1: probability of" in text
+
+
+def test_few_large_errors_do_not_show_a_better_model():
+    rng = np.random.default_rng(12)
+    X, y = rng.normal(size=(200, 3)), rng.standard_t(1.5, 200)  # independent
+    model = LinearRegression().fit(X[:100], y[:100])
+    found = report_model(model, X[100:], y[100:], n_repeats=2)
+    assert found.scores.beats_baseline
+    page = render_report(found)
+    assert "uncertain" in page
+    assert "The model is better" not in page
+    exact = render_report(report_model(model, X, model.predict(X), n_repeats=2))
+    assert "The model is better" in exact
 
 
 def test_page_of_a_regressor_and_foreign_model():
