@@ -608,8 +608,8 @@ class MLPClassifier(ClassPredictions, StreamedMLP):
         trained on them, and epochs and temperatures that were chosen without them. NaN for other
         rows and rows of weight 0. Files do not contain it.
     oof_folds_ : ndarray of shape (n_samples,)
-        Number of the fold that each row was set aside in; -1 for other rows. Files do not contain
-        it.
+        Number of the fold that each row was set aside in; -1 for other rows, and -2 for rows of
+        weight 0. Files do not contain it.
     oof_groups_ : ndarray of shape (n_samples,)
         Number of each row's group, or of its block of neighbouring rows if the rows set aside come
         after all others: whole groups are drawn for intervals of scores. It exists only in these

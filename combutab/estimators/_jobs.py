@@ -79,11 +79,13 @@ class OutOfFold:
     def attributes(self, plans: Sequence[MemberPlan]) -> dict[str, np.ndarray]:
         """Describe the folds of validation rows, as attributes of a fitted estimator.
 
-        ``oof_folds_`` numbers the fold of each row of the given table, -1 for rows of no fold.
+        ``oof_folds_`` numbers the fold of each row of the given table, -1 for rows of no fold, -2
+        for rows that are not used.
         ``oof_groups_`` numbers rows whose scores are not independent: groups of rows, or blocks of
         neighbouring rows if all validation rows come after the training rows, as in time series.
         """
-        folds, groups = np.full(self.n_given, -1), np.full(self.n_given, -1)
+        folds, groups = np.full(self.n_given, -2), np.full(self.n_given, -1)
+        folds[self.rows] = -1
         is_later = True
         for number, plan in enumerate(plans):
             if plan.val_rows is None:

@@ -355,7 +355,9 @@ def evaluate_held_out(
     held_out = ~np.isnan(answers.reshape(len(y), -1)).any(1)
     split = getattr(estimator, "validation_split", getattr(estimator, "cv", None))
     is_random = split is None or isinstance(split, int | str)
-    y_baseline = y[~held_out] if is_random and not held_out.all() else y[held_out]
+    is_used = estimator.oof_folds_ > -2  # others have weight 0
+    others = is_used & ~held_out
+    y_baseline = y[others] if is_random and others.any() else y[held_out]
     answers = answers[held_out]
     if is_classifier(estimator):
         positions = answers > 0.5 if estimator.target_.multilabel else answers.argmax(1)
@@ -371,7 +373,7 @@ def evaluate_held_out(
         warnings.warn(message, stacklevel=2)
     n_folds = len(np.unique(folds))
     n_test = len(folds) / n_folds
-    inflation = 1.0 if n_folds == 1 else 1 + (n_folds - 1) * n_test / (len(y) - n_test)
+    inflation = 1.0 if n_folds == 1 else 1 + (n_folds - 1) * n_test / (is_used.sum() - n_test)
     codes = None if codes is None else codes[held_out]
     resampling = partial(_resampling, n_resamples, random_state, codes, inflation=inflation)
     rows = np.flatnonzero(held_out)

@@ -377,3 +377,18 @@ def test_samples_without_a_class_do_not_count_for_intervals(scoring):
     scores = evaluate_predictions(model, features, y, scoring=scoring, groups=groups)
     low, score, high = scores.table.iloc[0][["low", "score", "high"]]
     assert low < score < high
+
+
+@pytest.mark.parametrize("parameters", [{"bagging": "cv"}, {"early_stopping": True}])
+def test_rows_of_weight_0_have_no_part_in_the_baseline(parameters):
+    rng = np.random.default_rng(0)
+    features, y = rng.normal(size=(200, 2)), rng.normal(size=200)
+    weight = np.repeat([0.0, 1.0], [20, 180])
+    reg = MLPRegressor(hidden_layer_sizes=(4,), max_iter=2, random_state=0, **parameters)
+    reg.fit(features, y, sample_weight=weight)
+    baselines = [
+        evaluate_held_out(reg, np.where(weight == 0, value, y)).table["baseline"]
+        for value in (0, 50)
+    ]
+    assert_allclose(*baselines)
+    assert ((reg.oof_folds_ == -2) == (weight == 0)).all()
