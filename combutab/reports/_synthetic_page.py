@@ -242,12 +242,13 @@ def _greatest_difference(
 ) -> tuple[str, str, float, float] | None:
     """Where the two maps differ most: two names, and both values; None where they agree."""
     i, j = np.tril_indices(len(names), -1)
-    differences = np.nan_to_num(np.abs(real[i, j] - synthetic[i, j]))
+    # a constant column has no association with others
+    real, synthetic = (np.nan_to_num(association[i, j]) for association in (real, synthetic))
+    differences = np.abs(real - synthetic)
     k = int(differences.argmax())
     if differences[k] < _ALIKE:
         return None
-    a, b = (float(np.nan_to_num(association[i[k], j[k]])) for association in (real, synthetic))
-    return names[j[k]], names[i[k]], a, b
+    return names[j[k]], names[i[k]], float(real[k]), float(synthetic[k])
 
 
 def _worst_pairs(evaluation: SyntheticEvaluation) -> list[dict[Hashable, Any]]:

@@ -10,9 +10,15 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import load_diabetes, load_iris
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import TimeSeriesSplit
 from torch import nn
 
-from combutab.model_selection import ActivationComparison, compare_activations
+from combutab.model_selection import (
+    ActivationComparison,
+    compare_activations,
+    compare_models,
+)
 from combutab.reports import render_report
 from combutab.reports._comparison import verdict_cards
 
@@ -44,6 +50,13 @@ def regressed():
         test="wilcoxon",
         name="diabetes",
     )
+
+
+def test_rows_of_a_split_by_time_are_those_of_the_last_fold():
+    X, y = load_diabetes(return_X_y=True)
+    models = {"linear": LinearRegression()}
+    found = compare_models(X[:100], y[:100], models=models, cv=TimeSeriesSplit(4), refit=False)
+    assert "Rows of the largest fold 100 Task" in text(render_report(found))
 
 
 def elements(page, tag):

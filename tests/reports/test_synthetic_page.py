@@ -162,6 +162,14 @@ def test_odd_tables_have_a_page(table):
     Page(render_report(evaluate_synthetic(real_train=table, synthetic=table)))
 
 
+def test_constant_columns_lose_their_associations():
+    a = np.random.default_rng(0).normal(size=80)
+    real = pd.DataFrame({"a": a, "b": 2 * a})
+    page = Page(render_report(evaluate_synthetic(real_train=real, synthetic=real.assign(b=1.0))))
+    assert page.says("association of 1.00 in the real rows and 0.00 in the synthetic rows")
+    assert not page.says("The maps agree")
+
+
 def test_many_columns_stay_small_and_are_all_there():
     rng = np.random.default_rng(0)
     tables = [
