@@ -107,12 +107,19 @@ def join_with_smallest_p(names: Iterable[object], pvalues: Iterable[float]) -> s
 
 
 def format_p(p: float) -> str:
-    """Format a p-value for a table.
+    """Format a p-value for a table, below 0.05 if and only if it is.
 
     >>> format_p(0.0312), format_p(1.0), format_p(3e-7)
     ('0.031', '1', '< 0.0001')
+    >>> format_p(0.04996), format_p(0.05), format_p(0.0502)
+    ('0.04996', '0.05', '0.05')
     """
-    return f"{p:.2g}" if p >= 1e-4 else "< 0.0001"
+    if p < 1e-4:
+        return "< 0.0001"
+    digits = 2
+    while p < 0.05 <= float(f"{p:.{digits}g}"):
+        digits += 1
+    return f"{p:.{digits}g}"
 
 
 def p_relation(p: float) -> str:
