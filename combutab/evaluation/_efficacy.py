@@ -19,8 +19,8 @@ from combutab.core.device import limit_openmp, tree_threads
 from combutab.core.metrics import METRICS
 from combutab.core.parallel import gathered
 from combutab.core.rng import seed_from
-from combutab.core.scorers import score_predictions
-from combutab.core.scores import class_scores
+from combutab.core.scorers import positive_class, score_predictions
+from combutab.core.scores import as_positive, class_scores
 from combutab.evaluation._alignment import AlignedTables, align_tables
 from combutab.preprocessing import Table, TableEncoder, UnlearnedWarning, infer_task
 
@@ -258,12 +258,15 @@ class Problem:
         Of all tables; empty for a regression.
     scale : float
         Unit of the errors of a regression, in the target's own.
+    positive : int, default=1
+        Number of the positive class of two.
     """
 
     task: Task
     target: Any
     classes: tuple[Any, ...]
     scale: float
+    positive: int = 1
 
     def side(self, table: pd.DataFrame) -> Side:
         """Features and target of the rows that have one."""
@@ -384,6 +387,7 @@ def _score_classes(
         predicted, chances = _predict_classes(fitted, split, len(problem.classes), notes)
     if len(present) == 1:
         notes.append("one class in the test rows: no ROC AUC")
+    truth, predicted, chances = as_positive(problem.positive, truth, predicted, chances)
     # one class against the rest, the mean over classes; those never learned score 0.5
     metrics = METRICS["classification"]
     scores = score_predictions("classification", truth, predicted, chances)
@@ -541,6 +545,8 @@ def ml_efficacy(
         ``gap_se``, the bootstrap standard errors of ``mean`` and ``gap`` over the test rows.
 
         The metrics are those of ``combutab.evaluation.METRICS``, for the classes in the test rows.
+        Of two classes, F1 and average precision are those of 1 or True, or else of the rarer one in
+        the real rows.
         log_loss is NaN for a learner without probabilities, and mape if a target is 0. mae and rmse
         are in standard deviations of the target in ``real_train``, mse in its variances.
 
@@ -634,8 +640,12 @@ def make_problem(
         return Problem(task, target, (), scale), aligned
     if aligned.kinds[target] != "category":
         aligned = align_tables(tables, reference=reference, categorical=[target])
-    classes = tuple(aligned[reference][target].cat.categories)
-    return Problem(task, target, classes, 1.0), aligned
+    classes = aligned[reference][target].cat.categories
+    tables_of_real = [name for name in aligned.tables if name in _REAL_TABLES]
+    codes = np.concatenate([aligned[name][target].cat.codes for name in tables_of_real])
+    counts = np.bincount(codes[codes >= 0], minlength=len(classes))
+    positive = positive_class(classes.to_numpy(), counts) if len(classes) == 2 else 1
+    return Problem(task, target, tuple(classes), 1.0, positive), aligned
 
 
 def _score_table(

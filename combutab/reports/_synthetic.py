@@ -18,7 +18,8 @@ from sklearn.utils.validation import check_is_fitted
 from combutab._version import __version__
 from combutab.core.html import ChartRow, interval_chart, result_html
 from combutab.core.metrics import METRICS, Metric, choose_metric
-from combutab.core.scores import check_defined, guess_targets
+from combutab.core.scorers import positive_class
+from combutab.core.scores import as_positive, check_defined, guess_targets
 from combutab.core.text import describe_generator
 from combutab.evaluation import (
     AlignedTables,
@@ -699,7 +700,7 @@ def _judge_utility(
         efficacy,
         target=target,
         metric=metric,
-        guess=_guess_score(metric, targets, splits[0][0][target]),
+        guess=_guess_score(metric, targets, *(table[target] for table in splits[0])),
         n_test=len(targets),
         n_rare=len(targets) - n_most_frequent,
         seen=seen,
@@ -750,13 +751,20 @@ def _efficacy_of_splits(
     return combined.reset_index()[[*tables[0].columns]]
 
 
-def _guess_score(metric: Metric, tested: pd.Series, real: pd.Series) -> float:
-    """Score of predictions that do not use the columns; of numbers in the real rows' deviations."""
+def _guess_score(metric: Metric, tested: pd.Series, train: pd.Series, test: pd.Series) -> float:
+    """Score of predictions that do not use the columns; of numbers in the deviations of ``train``.
+
+    ``train`` and ``test`` are the targets of a split, whose rarer class is the positive one.
+    """
     if metric.name in METRICS["classification"]:
         codes = tested.cat.codes.to_numpy(dtype=np.intp)
-        n_classes = len(tested.cat.categories)
-        return metric.values(codes, *guess_targets(metric.name, codes, len(codes), n_classes))
-    values = tested.to_numpy(dtype=np.float64) / (real.std(ddof=0) or 1.0)
+        classes, positive = tested.cat.categories, 1
+        if len(classes) == 2:
+            counts = pd.concat([train, test]).value_counts().reindex(classes).to_numpy()
+            positive = positive_class(classes.to_numpy(), counts)
+        guess = guess_targets(metric.name, codes, len(codes), len(classes))
+        return metric.values(*as_positive(positive, codes, *guess))
+    values = tested.to_numpy(dtype=np.float64) / (train.std(ddof=0) or 1.0)
     return metric.values(values, *guess_targets(metric.name, values, len(values)))
 
 

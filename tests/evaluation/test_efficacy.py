@@ -114,6 +114,29 @@ def test_classification_is_that_of_a_pipeline(labels):
             assert score_of(table, metric, source) == pytest.approx(value, abs=1e-6)
 
 
+def test_positive_class_is_the_rarer_one():
+    a = np.random.default_rng(0).normal(size=400)
+    table = pd.DataFrame({"a": a, "b": a**2, "y": np.where(a > 0.9, "bad", "good")})
+    table.loc[::9, "y"] = "good"
+    train, test = table[:200], table[200:]
+    found = ml_efficacy(
+        real_train=train,
+        real_test=test,
+        synthetic=train,
+        target="y",
+        learners={"linear": make_pipeline(StandardScaler(), LogisticRegression())},
+        n_resamples=20,
+    )
+    scores = found[found["source"] == "real"].set_index("metric")
+    model = make_pipeline(StandardScaler(), LogisticRegression()).fit(train[["a", "b"]], train["y"])
+    X, is_bad = test[["a", "b"]], test["y"] == "bad"
+    f1 = f1_score(test["y"], model.predict(X), pos_label="bad")
+    assert scores["mean"]["f1"] == pytest.approx(f1)
+    precision = average_precision_score(is_bad, model.predict_proba(X)[:, 0])
+    assert scores["mean"]["average_precision"] == pytest.approx(precision)
+    assert 0 < scores["se"]["f1"] < 0.2
+
+
 def test_scores_without_probabilities():
     train, test = classes(0, 200), classes(1, 150)
 

@@ -212,6 +212,20 @@ def test_a_metric_of_each_kind_may_decide(metric):
 
 
 @SHORT
+def test_guess_of_average_precision_is_the_share_of_the_rarer_class():
+    train, test, fresh = (
+        table.assign(rich=np.where(table["rich"] == "yes", "a", "b"))
+        for table in (TRAIN, TEST, FRESH)
+    )
+    found = evaluate_synthetic(
+        real_train=train, real_test=test, synthetic=fresh, target="rich", learners="linear",
+        scoring="average_precision",
+    )  # fmt: skip
+    shares = test["rich"].value_counts(normalize=True)
+    assert found.guess == pytest.approx(shares.min())
+
+
+@SHORT
 def test_the_metric_is_the_users_choice():
     found = evaluate(FRESH, scoring="log_loss", learners=["linear"])
     assert (found.metric, found.findings[0].level) == ("log_loss", "good")
