@@ -355,9 +355,9 @@ def evaluate_held_out(
     held_out = ~np.isnan(answers.reshape(len(y), -1)).any(1)
     split = getattr(estimator, "validation_split", getattr(estimator, "cv", None))
     is_random = split is None or isinstance(split, int | str)
-    is_used = estimator.oof_folds_ > -2  # others have weight 0
-    others = is_used & ~held_out
-    y_baseline = y[others] if is_random and others.any() else y[held_out]
+    is_used = estimator.oof_folds_ > -2  # -2 is weight 0
+    is_trained_on = is_used & ~held_out
+    y_baseline = y[is_trained_on] if is_random and is_trained_on.any() else y[held_out]
     answers = answers[held_out]
     if is_classifier(estimator):
         positions = answers > 0.5 if estimator.target_.multilabel else answers.argmax(1)
