@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real
@@ -139,8 +139,8 @@ class ClassTarget(Target):
     ) -> np.ndarray | None:
         """Weights of rows of these encoded targets times those of their classes.
 
-        There are ``counts`` training rows of each class, by default those of the first ``n_train``
-        rows.
+        The training rows of each class have the total weights ``counts``, by default those of the
+        first ``n_train`` rows.
         """
         if class_weight is None:
             return weight
@@ -149,16 +149,18 @@ class ClassTarget(Target):
                 "class_weight needs all labels, and some are missing (NaN); set class_weight=None, "
                 "or pass sample_weight to fit"
             )
-        if self.multilabel:
-            train_rows = np.arange(n_train) if class_weight == "balanced" else None
-            by_row = compute_sample_weight(
-                class_weight, target.astype(np.int64), indices=train_rows
-            )
-        else:
-            numbers = target.reshape(-1).astype(np.int64)
+        if self.multilabel and class_weight != "balanced":
+            by_row = compute_sample_weight(class_weight, target.astype(np.int64))
+            return by_row if weight is None else weight * by_row
+        by_row = np.ones(len(target))
+        classes = np.arange(2) if self.multilabel else self.classes
+        train_weight = None if weight is None else weight[:n_train]
+        for numbers in target.reshape(len(target), -1).astype(np.int64).T:
             if counts is None:
-                counts = np.bincount(numbers[:n_train], minlength=len(self.classes))
-            by_row = weights_of_classes(class_weight, self.classes, counts)[numbers]
+                totals = np.bincount(numbers[:n_train], train_weight, minlength=len(classes))
+            else:
+                totals = counts
+            by_row *= weights_of_classes(class_weight, classes, totals)[numbers]
         return by_row if weight is None else weight * by_row
 
     def scorer(self, scoring: str, target: np.ndarray) -> Callable[..., float]:
@@ -246,15 +248,17 @@ class LabelCounts(TargetLearner):
 
     def __init__(self, class_weight: Any) -> None:
         self.class_weight = class_weight
-        self._counts: Counter[Any] = Counter()
+        self._counts = defaultdict[Any, float](float)  # total weights of the training rows
         self._target: ClassTarget | None = None
 
     def add(self, y: pd.DataFrame, weight: np.ndarray | None, trains: np.ndarray) -> None:
         codes, uniques = pd.factorize(y.iloc[:, 0])
         labels = plain_labels(np.asarray(uniques))
         check_classification_targets(labels)
-        counts = np.bincount(codes[trains], minlength=len(labels))
-        self._counts.update(dict(zip(labels.tolist(), counts.tolist(), strict=True)))
+        train_weight = None if weight is None else weight[trains]
+        counts = np.bincount(codes[trains], train_weight, minlength=len(labels))
+        for label, count in zip(labels.tolist(), counts.tolist(), strict=True):
+            self._counts[label] += count
 
     def finish(self, names: list[str]) -> ClassTarget:
         labels = np.unique(np.array(list(self._counts)))
@@ -297,7 +301,7 @@ def check_class_weight(class_weight: Any) -> None:
 
 
 def weights_of_classes(class_weight: Any, classes: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Weight of each class, (n_classes,), given its number of rows.
+    """Weight of each class, (n_classes,), given the total weight of its rows.
 
     Classes that are not named weigh 1, with ``"balanced"`` those without rows.
 
@@ -586,9 +590,9 @@ class MLPClassifier(ClassPredictions, StreamedMLP):
     {parameters}
     class_weight : dict, list of dict, "balanced" or None, default=None
         Weights of the classes, as in scikit-learn's classifiers. ``"balanced"`` gives all classes
-        the same total weight. The weights count in training and in the scores of the validation
-        rows. Probabilities are then those of a table in which the classes have the weighted
-        frequencies.
+        the same total weight, including ``sample_weight``. The weights count in training and in the
+        scores of the validation rows. Probabilities are then those of a table in which the classes
+        have the weighted frequencies.
     label_smoothing : float, default=0.1
         Share of each target's probability that is distributed over all classes, in [0, 1).
     calibration : "temperature" or None, default="temperature"

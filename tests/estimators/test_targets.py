@@ -385,6 +385,19 @@ SETS_ROWS_ASIDE = {
 }
 
 
+@pytest.mark.parametrize("labels", ["single", "multi-label"])
+def test_balanced_weights_count_sample_weights(labels):
+    y = FEW if labels == "single" else np.stack([FEW, UNEVEN[:, 0] > 1], 1).astype(int)
+    repeats = np.random.default_rng(0).integers(1, 4, len(y)) + 3 * FEW
+    model = MLPClassifier(**EXACT, class_weight="balanced")
+    weight = model._prepare(UNEVEN, y, repeats).rows.weight.numpy()
+    repeated = model._prepare(*(np.repeat(rows, repeats, axis=0) for rows in (UNEVEN, y)))
+    first = np.append(0, repeats.cumsum()[:-1])
+    assert_allclose(weight, repeats * repeated.rows.weight.numpy()[first], rtol=1e-6)
+    if labels == "single":
+        assert_allclose(weight[FEW == 1].sum(), weight[FEW == 0].sum(), rtol=1e-5)
+
+
 @pytest.mark.parametrize("name", SETS_ROWS_ASIDE)
 def test_class_weights_count_in_validation(name):
     weighted = clone(SETS_ROWS_ASIDE[name]).set_params(class_weight={0: 1.0, 1: 6.0})
