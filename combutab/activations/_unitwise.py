@@ -469,8 +469,9 @@ class Snake(PerUnit):
         super().__init__(width, dim, log_a=math.log(init))
 
     def forward(self, x: Tensor) -> Tensor:  # (..., width) -> (..., width)
-        a = along(torch.exp(self.log_a), x, self.dim)
-        return x + torch.sin(a * x).square() / a
+        x_wide = wide(x)  # rounding a x would change its sine
+        a = along(torch.exp(wide(self.log_a)), x_wide, self.dim)
+        return (x_wide + torch.sin(a * x_wide).square() / a).to(x.dtype)
 
 
 @known

@@ -267,6 +267,17 @@ def test_nlrelu_in_half_precision(beta, dtype):
     torch.testing.assert_close(grad.double(), expected, rtol=16 * eps, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_snake_in_half_precision(dtype):
+    x = torch.tensor([-88.0, -20.5, -3.0, 0.5, 7.25, 41.0], dtype=dtype, requires_grad=True)
+    module = Snake(6, init=3.0).to(dtype)
+    (grad,) = torch.autograd.grad(module(x).sum(), x)
+    frequency = module.log_a.detach().double().exp()
+    expected = 1 + torch.sin(2 * frequency * x.detach().double())
+    eps = torch.finfo(dtype).eps
+    torch.testing.assert_close(grad.double(), expected, rtol=eps, atol=2 * eps)
+
+
 @pytest.mark.parametrize("name", ["elu", "pelu", "celu", "combu", "combu-random"])
 def test_expm1_keeps_small_inputs(name):
     x = torch.full((8,), -1e-6)
