@@ -478,7 +478,12 @@ def _set_parquet_dtypes(table: pd.DataFrame, path: Path) -> tuple[pd.DataFrame, 
         if inferred_type == "decimal":
             return column.astype(float)
         if column.dtype.kind == "f" and pa.types.is_integer(schema.get(name, pa.null())):
-            return column.astype("Int64")  # pandas reads integers with missing values as floats
+            # pandas reads integers with missing values as floats, which have 53 bits
+            with pq.ParquetFile(path) as file:
+                integers = file.read(columns=[name]).column(name)
+            dtype = "UInt64" if pa.types.is_uint64(integers.type) else "Int64"
+            exact: pd.Series = pd.Series(integers.to_pylist(), column.index, dtype=dtype)
+            return exact.mask(column.isna())  # also where --missing names a number
         return column
 
     return _change_columns(table, convert), forms
@@ -490,16 +495,18 @@ def _set_parquet_dtypes(table: pd.DataFrame, path: Path) -> tuple[pd.DataFrame, 
 def write_with_format(table: pd.DataFrame, forms: FileFormat, file: Any, suffix: str) -> None:
     """Write a table to a path or stream, as a file with the ending ``suffix``.
 
-    The same table gives the same bytes.
+    The same table gives the same bytes. If both the separator and the decimal mark would be commas,
+    the separator is a semicolon, because numbers such as ``1,5`` may be read as lists.
     """
     if suffix == ".parquet":
         # the RangeIndex is kept: without an index, column names would become text
         as_parquet(table, forms).to_parquet(file)
         return
+    sep = (suffix.startswith(".csv") and forms.sep) or SEPARATORS[suffix]
     gzip_options: Any = {"method": "gzip", "mtime": 0}
     as_written(table, forms).to_csv(
         file,
-        sep=(suffix.startswith(".csv") and forms.sep) or SEPARATORS[suffix],
+        sep=";" if sep == forms.decimal else sep,
         decimal=forms.decimal,
         index=False,
         compression=gzip_options if suffix.endswith(".gz") else None,

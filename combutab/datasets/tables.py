@@ -106,7 +106,7 @@ class TableFile:
         elif self.is_text:
             table = self._parse_text()
         else:
-            table = self._parse_sheet()
+            table = self._remove_missing_marks(self._parse_sheet())
         if table.empty:
             raise TableError(f"{self.path} has a header and no rows")
         return table
@@ -145,7 +145,15 @@ class TableFile:
         if tuple(map(int, pd.__version__.split(".")[:2])) < (3, 1):
             # pandas' own parser does not read back all numbers exactly as they were written
             options["float_precision"] = "round_trip"
-        table = self._parse(na_values=list(self.reading.missing), **options)
+        marks = list(self.reading.missing)
+        table = self._parse(na_values=marks, **options)
+        positions = [j for j in range(table.shape[1]) if _is_text(table.iloc[:, j])]
+        if positions and re.search(r"\d{19}", self._text):
+            # pandas reads the missing cells of a column of integers beyond 2**63 as text
+            is_missing = self._parse(dtype=str, usecols=positions, na_values=marks).isna()
+            for i, j in enumerate(positions):
+                column: Any = table.iloc[:, j]
+                table.isetitem(j, column.mask(is_missing.iloc[:, i]))
         mark_pattern = "|".join(map(re.escape, _MARKS))
         edge = rf"[{re.escape(str(self.reading.sep))}\r\n]"
         if not re.search(rf'(?:^|{edge})"?(?:{mark_pattern})"?(?:$|{edge})', self._text):
@@ -201,11 +209,15 @@ class TableFile:
         return list(dict.fromkeys(values))
 
     def _remove_missing_marks(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Replace the marks that the settings name by missing values, in a Parquet file's table."""
-        for j in range(table.shape[1]) if self.reading.missing else ():
+        """Replace the marks that the settings name by missing values, where cells have types."""
+        marks = self.reading.missing
+        numbers: list[float] = [int(mark) for mark in marks if re.fullmatch(r"[+-]?\d{1,18}", mark)]
+        numbers += [float(mark) for mark in marks if re.fullmatch(r"[+-]?\d*\.\d+", mark)]
+        for j in range(table.shape[1]) if marks else ():
             column: Any = table.iloc[:, j]
-            if _is_text(column):
-                table.isetitem(j, column.mask(column.isin(self.reading.missing)))
+            is_number = pd.api.types.is_any_real_numeric_dtype(column.dtype)
+            if _is_text(column) or is_number:
+                table.isetitem(j, column.mask(column.isin(numbers if is_number else marks)))
         return table
 
     # ---- Workbooks -------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Files come back in the form that they had: dates, truth values, whole numbers, zeros in front."""
 
+import importlib
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -560,3 +561,46 @@ def test_dates_beyond_nanoseconds_are_dates(tmp_path, capsys):
         assert table["a"].dtype == "datetime64[s]"
         write_table(table, forms, tmp_path / "out.csv")
         assert (tmp_path / "out.csv").read_text() == text
+
+
+@pytest.mark.parametrize("mark", ["", "NA", "unknown"])
+def test_missing_cells_among_long_integers_are_missing(tmp_path, mark):
+    path = tmp_path / "t.csv"
+    path.write_text(f"id,n\n18446744073709551615,1\n{mark},2\n18446744073709551613,3\n")
+    table, _ = read_file(path, Reading(missing=("unknown",)))
+    assert table["id"].isna().tolist() == [False, True, False]
+    assert table["id"].dropna().tolist() == ["18446744073709551615", "18446744073709551613"]
+
+
+@pytest.mark.parametrize(("dtype", "largest"), [("int64", 2**63 - 1), ("uint64", 2**64 - 1)])
+def test_incomplete_parquet_integers_keep_all_digits(tmp_path, dtype, largest):
+    pa = pytest.importorskip("pyarrow")
+    values = [largest, None, largest - 2]
+    table = pa.table({"id": pa.array(values, dtype), "n": [1, 2, 3]})
+    path = tmp_path / "t.parquet"
+    importlib.import_module("pyarrow.parquet").write_table(table, path)
+    table, forms = read_file(path, Reading())
+    write_table(table, forms, tmp_path / "t.csv")
+    rows = [f"{'' if value is None else value},{n}" for n, value in enumerate(values, 1)]
+    assert (tmp_path / "t.csv").read_text().split() == ["id,n", *rows]
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet", ".xlsx"])
+def test_missing_marks_may_be_numbers_in_all_files(tmp_path, ending):
+    pytest.importorskip("openpyxl")
+    pytest.importorskip("pyarrow")
+    table = pd.DataFrame({"n": [1, -999, 3], "x": [0.5, -999.0, 1.5], "b": [True, False, True]})
+    path = tmp_path / f"t{ending}"
+    write = {".csv": table.to_csv, ".parquet": table.to_parquet, ".xlsx": table.to_excel}[ending]
+    write(path, index=False)
+    table, _ = read_file(path, Reading(missing=("-999",)))
+    assert table["n"].isna().tolist() == table["x"].isna().tolist() == [False, True, False]
+    assert table["b"].tolist() == [True, False, True]
+
+
+def test_decimal_commas_are_written_between_semicolons(tmp_path):
+    table, forms = read("x\tn\n1,5\t1\n2,25\t2\n", tmp_path, "t.tsv")
+    write_table(table, forms, tmp_path / "t.csv")
+    assert (tmp_path / "t.csv").read_text() == "x;n\n1,5;1\n2,25;2\n"
+    again, _ = read_file(tmp_path / "t.csv", Reading())
+    pd.testing.assert_frame_equal(again, table)
