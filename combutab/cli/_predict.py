@@ -142,9 +142,9 @@ def read_for_model(options: ModelOptions) -> ModelData:
     estimator, forms, header = _files.load_with_format(
         model, options.device, names, "cannot predict", "combutab fit"
     )
+    file = TableFile(path, table_forms.reading_of(path))
     if not _options.is_text_file(path):
         table_forms = forms
-    file = TableFile(path, table_forms.reading_of(path))
     target, features = header.get(_files.TARGET), FeatureColumns.from_header(header)
     return ModelData(estimator, forms, target, table, table_forms, file, features)
 

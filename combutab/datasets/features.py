@@ -105,6 +105,8 @@ class FeatureColumns:
             return self._read_dates(name, column, cells, file.path)
         if file.is_text and should_be_text and not is_text:
             return file.cells([position]).iloc[:, 0]
+        if should_be_text and not is_text and (texts := file.workbook_texts(position)) is not None:
+            return texts
         problem = ""
         if should_be_text and pd.api.types.is_numeric_dtype(column.dtype):
             problem = "numbers, but held text when the model was fitted; write it as text"

@@ -28,13 +28,12 @@ from combutab.core.files import Field, check_fields, choice, nullable, optional
 from combutab.core.progress import interrupts_first
 from combutab.core.text import list_names
 from combutab.core.textfile import EXCEL, SEPARATORS, Reading, TableError, usual_separator
-from combutab.datasets.tables import TableFile
+from combutab.datasets.tables import TableFile, are_codes
 from combutab.preprocessing import ColumnKind, column_kind
 from combutab.preprocessing.amounts import Amounts, amounts_in, as_numbers, choose_marks
 from combutab.preprocessing.amounts import Form as AmountForm
 
 HEADER_KEY = "forms"  # of the format in the header of a model file
-ZERO_FIRST = r"^\s*[+-]?0\d"  # a leading zero, which a number would lose
 # Text that may be a formula, and is not a number
 _FORMULA = re.compile(r"[=@＝＠\t\r\n]|[-+－＋](?![\d.,\s]*$)")
 
@@ -152,7 +151,8 @@ def read_with_format(
       values are unambiguous), with or without a time;
     - integers, also if some are missing;
     - numbers, if all its values are amounts in one format, such as ``1.507,67 €``;
-    - text, if its numbers have leading zeros that would be lost (``00501``).
+    - text, if its numbers have leading zeros that would be lost (``00501``), or are phone numbers
+      with a plus sign.
 
     If neither the options nor the values determine a part of the format, it is taken from ``like``,
     the format of a table that was read before. A note says if the file is not UTF-8 with the usual
@@ -438,7 +438,7 @@ def _convert_column(column: pd.Series, cells: pd.Series, name: str, forms: FileF
         forms.truth[name] = [words.get("false", "False"), words.get("true", "True")]
         return column
     if types.is_numeric_dtype(column.dtype):
-        if present_texts.str.contains(ZERO_FIRST, regex=True).any():
+        if are_codes(present_texts):
             return cells
         if types.is_float_dtype(column.dtype) and present_texts.str.fullmatch(r"[+-]?\d+").all():
             try:

@@ -68,6 +68,7 @@ class TableFile:
     def __init__(self, path: Path, reading: Reading, known_reading: Reading | None = None) -> None:
         self.path, self.reading, self.known_reading = path, reading, known_reading
         self.notes: list[str] = []
+        self._number_texts: dict[int, pd.Series] = {}
         self.value_marks = {name: list(m) for name, m in (reading.value_marks or {}).items()}
         self._extension = extension_of(path)
         self.is_text = self._extension in SEPARATORS
@@ -132,6 +133,12 @@ class TableFile:
                 is_value = raw_cells[name].isin(self.value_marks[str(name)])
                 cells[name] = cells[name].mask(is_value, raw_cells[name])
         return cells
+
+    def workbook_texts(self, position: int) -> pd.Series | None:
+        """Read a column of numbers of a workbook as text, if all its cells are text."""
+        if self._extension in EXCEL and not self._number_texts:
+            self._parse_sheet()
+        return self._number_texts.get(position)
 
     def _parse(self, **options: Any) -> pd.DataFrame:
         text = self._text
@@ -284,7 +291,30 @@ class TableFile:
             raw_table: Any = book.parse(skiprows=skipped_rows, dtype=object, **options)
             return raw_table.iloc[:, columns].iloc[:, positions]
 
-        return self._restore_value_marks(table.iloc[:, columns].rename(columns=str), raw_cells)
+        table = table.iloc[:, columns].rename(columns=str)
+        first_cells = first_rows.iloc[n_lines_above + 1 :, columns]
+        with_texts = [
+            i
+            for i in range(table.shape[1])
+            if pd.api.types.is_any_real_numeric_dtype(table.dtypes.iloc[i])
+            and any(isinstance(cell, str) for cell in first_cells.iloc[:, i])
+        ]
+        if with_texts:
+            self._restore_codes(table, with_texts, raw_cells(with_texts))
+        return self._restore_value_marks(table, raw_cells)
+
+    def _restore_codes(
+        self, table: pd.DataFrame, positions: list[int], raw_table: pd.DataFrame
+    ) -> None:
+        """Restore codes such as 00501 in text cells, which pandas reads as numbers."""
+        for i, position in enumerate(positions):
+            column = table.iloc[:, position]
+            cells: Any = raw_table.iloc[:, i].mask(column.isna())
+            is_text = cells.dropna().map(lambda cell: isinstance(cell, str))
+            if is_text.all():
+                self._number_texts[position] = cells
+            if are_codes(cells.dropna()[is_text]):
+                table.isetitem(position, cells.map(str, na_action="ignore"))
 
     def _find_sheet(self, names: list[str]) -> str:
         """Find the name of the sheet to read; ``notes`` lists the other sheets."""
@@ -306,6 +336,12 @@ class TableFile:
 
 
 # ---- Kinds of columns ----------------------------------------------------------------------------
+
+
+def are_codes(texts: pd.Series) -> bool:
+    """Tell whether integers in text would lose a leading zero, or the plus of phone numbers."""
+    has_zero = texts.str.contains(r"^\s*[+-]?0\d", regex=True).any()
+    return bool(has_zero or (len(texts) and texts.str.fullmatch(r"\s*\+\d{7,}\s*").all()))
 
 
 def _is_text(column: pd.Series) -> bool:

@@ -604,3 +604,34 @@ def test_decimal_commas_are_written_between_semicolons(tmp_path):
     assert (tmp_path / "t.csv").read_text() == "x;n\n1,5;1\n2,25;2\n"
     again, _ = read_file(tmp_path / "t.csv", Reading())
     pd.testing.assert_frame_equal(again, table)
+
+
+@pytest.mark.parametrize("values", [["00501", "10001", "02134"], ["+4915112345678", "+4930123456"]])
+@pytest.mark.parametrize("ending", [".csv", ".xlsx"])
+def test_codes_and_phone_numbers_stay_text(tmp_path, values, ending):
+    pytest.importorskip("openpyxl")
+    table = pd.DataFrame({"code": [*values, None], "n": range(len(values) + 1)})
+    path = tmp_path / f"t{ending}"
+    {".csv": table.to_csv, ".xlsx": table.to_excel}[ending](path, index=False)
+    found, forms = read_file(path, Reading())
+    assert found["code"].tolist()[:-1] == values
+    assert pd.isna(found["code"].iloc[-1])
+    write_table(found, forms, tmp_path / "out.csv")
+    assert (tmp_path / "out.csv").read_text() == table.to_csv(index=False)
+
+
+def test_models_read_text_cells_of_workbooks_as_text(tmp_path, monkeypatch):
+    pytest.importorskip("openpyxl")
+    monkeypatch.chdir(tmp_path)
+    table = pd.DataFrame({"zip": ["00501", "10001"] * 20, "n": range(40)})
+    table.to_csv("t.csv", index=False)
+    with pd.ExcelWriter("new.xlsx") as book:
+        pd.DataFrame({"zip": [10001, 10002], "n": [1, 2]}).to_excel(book, sheet_name="first")
+        # a text cell without a leading zero
+        table[1:2].to_excel(book, sheet_name="second", index=False)
+    assert main(["fit", "t.csv", "--target", "n", "-o", "m", "--epochs", "1"]) == 0
+    assert main(["predict", "m", "t.csv", "-o", "t.csv.out.csv"]) == 0
+    command = ["predict", "m", "new.xlsx", "--sheet", "second", "-o", "new.xlsx.out.csv"]
+    assert main(command) == 0
+    expected = pd.read_csv("t.csv.out.csv")[1:2].reset_index(drop=True)
+    pd.testing.assert_frame_equal(pd.read_csv("new.xlsx.out.csv"), expected)
