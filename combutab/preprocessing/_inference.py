@@ -33,7 +33,8 @@ _MIN_SHARE_WITH_MARK = 0.5  # are numbers, if all other values are equal
 _MAX_LETTERS = 40  # letters: no number, and no date
 _DECIMALS = r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?"
 _DECIMAL_NUMBER = re.compile(rf"[+-]?{_DECIMALS}", re.IGNORECASE)
-_ZEROS = re.compile(r"[+-]?0\d+")  # a number that begins with a zero: a name, such as a zip code
+# Numbers that are names, such as zip codes and phone numbers
+_ZEROS = re.compile(r"[+-]?0\d+|\+\d{7,}")
 _GAPS = " \u00a0\u202f'’"  # between thousands
 _COMMA = re.compile(rf"[+-]?(\d*|\d{{1,3}}([.{_GAPS}]\d{{3}})+),\d+")
 _THOUSANDS = re.compile(rf"[+-]?[1-9]\d{{0,2}}([,{_GAPS}]\d{{3}})+(\.\d*)?")

@@ -15,6 +15,7 @@ from combutab.cli._files import hint_at_odd_columns, read_file, write_table
 from combutab.core.textfile import Reading
 from combutab.datasets import TableError
 from combutab.datasets.formats import FileFormat
+from combutab.preprocessing import odd_columns
 from combutab.preprocessing.amounts import Amounts
 from tests.cli.exports import COUNTRIES, sales, write_export
 
@@ -616,6 +617,7 @@ def test_codes_and_phone_numbers_stay_text(tmp_path, values, ending):
     found, forms = read_file(path, Reading())
     assert found["code"].tolist()[:-1] == values
     assert pd.isna(found["code"].iloc[-1])
+    assert not [odd for odd in odd_columns(found) if odd.kind == "text numbers"]
     write_table(found, forms, tmp_path / "out.csv")
     assert (tmp_path / "out.csv").read_text() == table.to_csv(index=False)
 
