@@ -43,7 +43,13 @@ from combutab.generators import (
     write_constraints,
 )
 from combutab.generators.sampling import RowWriter
-from combutab.preprocessing import ColumnKind, ModeEncoder, dtype_kind, parquet_parts
+from combutab.preprocessing import (
+    ColumnKind,
+    ModeEncoder,
+    dtype_kind,
+    find_forms,
+    parquet_parts,
+)
 from combutab.training import Callback, ProgressBar
 
 _CONTINUOUS = (ColumnKind.NUMBER, ColumnKind.DATETIME, ColumnKind.TIMEDELTA)
@@ -99,12 +105,13 @@ def suggest_rules(table: pd.DataFrame, path: Path | None) -> None:
 
 def make_generator(
     options: GeneratorOptions, table: pd.DataFrame, discrete_columns: list[Any]
-) -> tuple[Any, ModeEncoder]:
+) -> tuple[Any, ModeEncoder, pd.DataFrame]:
     """Create the generator that the options describe, after a check that it can learn the table.
 
     The check fits the generator's encoder, which is returned too, without modes of numeric columns,
-    which take time. Raises UserError if the table cannot be encoded or, with --save, if it has
-    values that cannot be saved.
+    which take time; and the table that it was fitted to, with text of times and units as numbers.
+    Raises UserError if the table cannot be encoded or, with --save, if it has values that cannot be
+    saved.
     """
     rules = read_rules(options.constraints)
     identifiers: Any = "auto"
@@ -119,19 +126,6 @@ def make_generator(
     }
     if len(table) < 2:
         raise UserError("the table has 1 row; at least 2 are needed")
-    discrete: Any = "auto"
-    if discrete_columns:
-        continuous = [name for name in table if dtype_kind(table[name].dtype) in _CONTINUOUS]
-        discrete = [name for name in table if name in discrete_columns or name not in continuous]
-    encoder = ModeEncoder(discrete_columns=discrete, n_modes=1, max_rows=1, **protection)
-    try:
-        with refusals(ImportError):
-            encoder.fit(table)
-    except (ValueError, TypeError) as error:
-        raise UserError(f"{error}, or leave the column out with --drop") from error
-    if options.save is not None:
-        with refusals(TypeError):
-            encoder.to_state()
     cls = {name.lower(): cls for name, cls in find_generators().items()}[options.model or "tabflow"]
     names = ("epochs", "max_time", "batch_size", "activation")
     settings = {name: getattr(options, name, None) for name in names} | {"constraints": rules}
@@ -142,7 +136,34 @@ def make_generator(
         device=options.device,
         callbacks=[ProgressBar(cls.__name__, transient=True, estimate=True)],
     )
-    return generator, encoder
+    try:
+        excluded = [*discrete_columns, *(identifiers if isinstance(identifiers, list) else ())]
+        excluded += protection["fake"] or ()
+        for rule in rules or ():
+            excluded += rule.find_columns(list(table))
+        table = _read_forms(table, excluded)
+        discrete: Any = "auto"
+        if discrete_columns:
+            continuous = [name for name in table if dtype_kind(table[name].dtype) in _CONTINUOUS]
+            discrete = [n for n in table if n in discrete_columns or n not in continuous]
+        encoder = ModeEncoder(discrete_columns=discrete, n_modes=1, max_rows=1, **protection)
+        with refusals(ImportError):
+            encoder.fit(table)
+    except (ValueError, TypeError) as error:
+        raise UserError(f"{error}, or leave the column out with --drop") from error
+    if options.save is not None:
+        with refusals(TypeError):
+            encoder.to_state()
+    return generator, encoder, table
+
+
+def _read_forms(table: pd.DataFrame, excluded: list[Any]) -> pd.DataFrame:
+    """Read text of times and numbers with a unit as generators do."""
+    columns = {}
+    for form in find_forms(table, excluded):
+        name = table.columns[form.column]
+        columns[name] = form.read(table[name], f"column {name!r}")
+    return table.assign(**columns)
 
 
 def hint_at_few_values(table: pd.DataFrame) -> None:

@@ -63,7 +63,7 @@ def impute(options: ImputeOptions) -> None:
     if model_file is not None:
         generator, *_ = _generators.load_generator(model_file, options.device)
     else:
-        generator, encoder = _generators.make_generator(options, table, discrete_columns)
+        generator, encoder, _ = _generators.make_generator(options, table, discrete_columns)
         echo_on_terminal(
             f"{options.data.name}: {n_missing:,} of {table.size:,} cells are missing; "
             f"{type(generator).__name__} on {device}"

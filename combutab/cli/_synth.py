@@ -131,8 +131,8 @@ def synth(options: SynthOptions) -> None:
     n_rows = len(table) if options.rows is None else options.rows
     if options.report is not None or not _generators.is_streamed(options.out, options):
         _generators.check_size(n_rows, table.shape[1])
-    generator, encoder = _generators.make_generator(options, table, discrete_columns)
-    check_requests(options, encoder, forms, table)
+    generator, encoder, encoded_table = _generators.make_generator(options, table, discrete_columns)
+    check_requests(options, encoder, forms, encoded_table)
     train, test = table, None
     if options.report is not None:
         train, test = _hold_out(table, options.holdout, target, options.seed)

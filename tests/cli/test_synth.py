@@ -121,6 +121,15 @@ def test_discrete_and_drop(folder, people):
 # ---- warnings ----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("options", [[], ["--discrete", "label"], ["--condition", "city=Rome"]])
+def test_different_times_of_day_are_learned(folder, people, options):
+    minutes = np.random.default_rng(0).permutation(1440)[: len(people)]
+    clock = [f"{minute // 60}:{minute % 60:02d}" for minute in minutes]
+    people.assign(clock=clock).to_csv("people.csv", index=False)
+    assert main(["synth", "people.csv", "-o", "out.csv", *QUICK, *options]) == 0
+    assert pd.read_csv("out.csv")["clock"].str.fullmatch(r"\d{1,2}:\d\d").all()
+
+
 def test_identifiers_and_rare_values_are_named(folder, capsys, people):
     names = [f"n{i}" for i in range(60)]
     jobs = ["cook"] * 30 + [f"job {i}" for i in range(30)]
